@@ -6,6 +6,7 @@ The variants are named MECHANISM-VALUE, such as "additive-length10".
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
+import pandas as pd
 from matplotlib.axes import Axes
 
 from attnlab.metrics import registry
@@ -14,7 +15,6 @@ from attnlab.report.comparison import Comparison, compare_pair, correct
 from attnlab.report.statistics import estimate
 from attnlab.report.study import RunRecord, Study
 from attnlab.report.style import COLOURS
-from attnlab.report.tables import Cell, Column, Table
 
 Groups = Mapping[str, Mapping[str, Sequence[RunRecord]]]
 """Runs of each mechanism and value."""
@@ -29,20 +29,19 @@ def group(study: Study) -> Groups:
     return groups
 
 
-def table(groups: Groups, values: Mapping[str, str], metric: str, *, scale: float, digits: int = 1) -> Table:
-    """Return the means of a metric and their intervals: a row per mechanism, a column per value and title."""
+def table(groups: Groups, values: Mapping[str, str], metric: str, *, scale: float, digits: int = 1) -> str:
+    """Return Markdown with the means of a metric and their intervals, of each mechanism at each value."""
     bounds = tuple(scale * end for end in registry.metric(metric).bounds)
-    rows = []
-    for mechanism, runs in groups.items():
-        scores = ([scale * run.scores[metric] for run in runs[value]] for value in values)
-        rows.append(
-            [
-                Cell(mechanism),
-                *(tables.estimate_cell(estimate(each, bounds), digits=digits) for each in scores),
-            ]
-        )
-    columns = [Column("attention", numeric=False), *map(Column, values.values())]
-    return Table("grid", registry.metric(metric).title, columns, rows)
+    columns = {
+        title: [
+            tables.format_estimate(
+                estimate([scale * run.scores[metric] for run in runs[value]], bounds), digits=digits
+            )
+            for runs in groups.values()
+        ]
+        for value, title in values.items()
+    }
+    return tables.markdown(pd.DataFrame(columns, index=pd.Index(groups, name="attention")))
 
 
 def compare_at_each(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from matplotlib.figure import Figure
 
 from attnlab.report.aggregates import (
@@ -23,7 +24,7 @@ from attnlab.report.aggregates import (
 from attnlab.report.collect import collect
 from attnlab.report.files import save
 from attnlab.report.style import COLOURS
-from attnlab.report.tables import Cell, Column, Table, mean_and_range
+from attnlab.report.tables import markdown, mean_and_range
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.csv"
@@ -102,8 +103,8 @@ def main(runs: str | None = None) -> None:
     with RESULTS.open(newline="") as file:
         atlas = Atlas(map(read_row, csv.DictReader(file)))
     seeds = "one seed" if len(atlas.seeds) == 1 else f"mean of {len(atlas.seeds)} seeds (lowest–highest)"
-    print(f"### Exact match in %, {seeds}\n\n{scores_table(atlas).markdown()}")
-    print(f"### Over all tasks\n\n{aggregates_table(atlas).markdown()}")
+    print(f"### Exact match in %, {seeds}\n\n{scores_table(atlas)}")
+    print(f"### Over all tasks\n\n{aggregates_table(atlas)}")
     print("![Share of runs with an exact match above each threshold](profiles.svg)\n")
     print(f"### Models that learned the task, best generalisation first\n\n{generalising(atlas)}")
     if runs is not None:
@@ -139,41 +140,35 @@ def read_row(row: dict[str, str]) -> Score:
     )
 
 
-def scores_table(atlas: Atlas) -> Table:
-    """Return a table with one row per test set and one column per model."""
-    columns = [Column("task", numeric=False), Column("test set", numeric=False)]
-    columns += [Column(model) for model in atlas.models]
+def scores_table(atlas: Atlas) -> str:
+    """Return a Markdown table with one row per test set and one column per model."""
+    columns = ["task", "test set", *atlas.models]
     rows = []
     for test in dict.fromkeys(key[:2] for key in atlas.cells):
         scores = ([100 * score for score in atlas.cells[*test, model]] for model in atlas.models)
-        rows.append([*map(Cell, test), *(Cell(mean_and_range(each, digits=0)) for each in scores)])
-    return Table("scores", "Exact match", columns, rows)
+        rows.append([*test, *(mean_and_range(each, digits=0) for each in scores)])
+    return markdown(pd.DataFrame(rows, columns=columns).set_index(columns[:2]))
 
 
-def aggregates_table(atlas: Atlas) -> Table:
-    """Return a table with the aggregates of each model, in and outside the training distribution."""
-    columns = [Column("model", numeric=False), Column("tasks learned")]
+def aggregates_table(atlas: Atlas) -> str:
+    """Return a Markdown table with the aggregates of each model, in and outside the training distribution."""
+    columns = ["model", "tasks learned"]
     columns += [
-        Column(f"{name}, {where}")
+        f"{name}, {where}"
         for where in ("same", "shifted")
         for name in ("interquartile mean [%]", f"probability of improvement over {REFERENCE} [%]")
     ]
     rows = []
     for model in atlas.models:
         same = atlas.tests(shifted=False)
-        row = [
-            Cell(model),
-            Cell(f"{sum(atlas.mean(*test, model) >= LEARNED for test in same)} of {len(same)}"),
-        ]
+        row = [model, f"{sum(atlas.mean(*test, model) >= LEARNED for test in same)} of {len(same)}"]
         for shifted in (False, True):
             scores, reference = (atlas.matrix(name, shifted=shifted) for name in (model, REFERENCE))
             if scores.size == 0:  # no model learned a task
-                row += [Cell(""), Cell("")]
+                row += ["", ""]
                 continue
-            row.append(Cell(interval(interquartile_mean, scores)))
-            row.append(
-                Cell("" if model == REFERENCE else interval(probability_of_improvement, scores, reference))
-            )
+            row.append(interval(interquartile_mean, scores))
+            row.append("" if model == REFERENCE else interval(probability_of_improvement, scores, reference))
         rows.append(row)
     note = (
         "Definitions of rliable (Agarwal et al., 2021); in brackets: 95 % percentile interval of the "
@@ -181,7 +176,7 @@ def aggregates_table(atlas: Atlas) -> Table:
         f"same of at least {100 * LEARNED:.0f} %. Shifted: each task once, with the mean of its shifted test "
         "sets; tasks that no model learned are left out."
     )
-    return Table("aggregates", "Aggregates", columns, rows, [note])
+    return markdown(pd.DataFrame(rows, columns=columns).set_index("model"), [note])
 
 
 def generalising(atlas: Atlas) -> str:

@@ -10,13 +10,14 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
+
 from attnlab.files.run_directory import predictions_file
 from attnlab.report import tables
 from attnlab.report.collect import collect, load_predictions, read_evaluations
 from attnlab.report.comparison import compare
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.study import RunRecord, Study
-from attnlab.report.tables import Cell, Column, Table
 
 RESULTS = Path(__file__).with_name("results.csv")
 RERANKER = Path(__file__).with_name("reranker.csv")
@@ -63,7 +64,7 @@ def main(*folders: str) -> None:
     runs_of_all = (*read_results(RESULTS).runs, *read_results(RERANKER).runs)
     study = Study("conala_best", [*runs_of_all], selected_metrics=METRICS)
     print("### Nested cross-validation over the training file\n")
-    print(cross_validation().markdown())
+    print(tables.markdown(cross_validation()))
     print("### Held-out examples\n")
     print(tables.scores_table(study).markdown())
     single = [run for run in study.runs if not run.variant.startswith(ENSEMBLE) and run.variant != LIMIT]
@@ -71,30 +72,21 @@ def main(*folders: str) -> None:
     print(tables.comparison_list(compare(tested, reference=RECIPE)), end="")
 
 
-def cross_validation() -> Table:
+def cross_validation() -> pd.DataFrame:
     """Return the scores of all folds together."""
-    columns = [
-        Column("way of decoding", numeric=False),
-        Column("examples", numeric=False),
-        Column("number"),
-        Column("CoNaLa BLEU over sentences"),
-        Column("CoNaLa exact match [%]"),
-        Column("length of outputs / references"),
-    ]
     with CROSS_VALIDATION.open(newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["fold"].startswith("all")]
-    cells = [
-        [
-            Cell(row["way"]),
-            Cell(row["fold"]),
-            Cell(row["sentences"]),
-            Cell(f"{float(row['bleu']):.1f} [{float(row['low']):.1f}, {float(row['high']):.1f}]"),
-            Cell(f"{100 * float(row['exact_match']):.1f}"),
-            Cell(f"{float(row['length_ratio']):.2f}"),
-        ]
-        for row in rows
-    ]
-    return Table("folds", "Nested cross-validation", columns, cells)
+    columns = {
+        "way of decoding": [row["way"] for row in rows],
+        "examples": [row["fold"] for row in rows],
+        "number": [row["sentences"] for row in rows],
+        "CoNaLa BLEU over sentences": [
+            f"{float(row['bleu']):.1f} [{float(row['low']):.1f}, {float(row['high']):.1f}]" for row in rows
+        ],
+        "CoNaLa exact match [%]": [f"{100 * float(row['exact_match']):.1f}" for row in rows],
+        "length of outputs / references": [f"{float(row['length_ratio']):.2f}" for row in rows],
+    }
+    return pd.DataFrame(columns).set_index(["way of decoding", "examples"])
 
 
 def ways_of_decoding(run: RunRecord) -> list[RunRecord]:

@@ -34,7 +34,7 @@ def main(runs: str | None = None) -> None:
     values = {recipe: recipe for recipe in RECIPES if recipe in groups["additive"]}
     for metric, title in METRICS.items():
         digits = 1 if metric.endswith("bleu") else 3
-        print(f"{title}:\n\n{GRID['table'](groups, values, metric, scale=1, digits=digits).markdown()}")
+        print(f"{title}:\n\n{GRID['table'](groups, values, metric, scale=1, digits=digits)}")
     tested = replace(study, selected_metrics=(next(iter(METRICS)),))
     others = [name for name in groups if name != "additive"]
     comparisons = GRID["compare_at_each"](tested, values, "additive", others)

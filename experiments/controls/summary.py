@@ -25,7 +25,7 @@ def main(runs: str | None = None) -> None:
             format_results(replace(study, runs=[MECHANISMS["with_lengths"](run) for run in study.runs]))
         )
     variants = MECHANISMS["by_variant"](read_results(RESULTS).runs)
-    print(MECHANISMS["table"](variants, {}).markdown())
+    print(MECHANISMS["table"](variants, {}))
 
 
 if __name__ == "__main__":

@@ -1,18 +1,16 @@
 """Print the table of this folder's README from results.csv, which measure.py writes: python summary.py"""
 
-import csv
 from pathlib import Path
 
-from attnlab.report.tables import Cell, Column, Table
+import pandas as pd
+
+from attnlab.report.tables import markdown
 
 
 def main() -> None:
     """Print Markdown."""
-    with Path(__file__).with_name("results.csv").open(newline="") as file:
-        header, *rows = csv.reader(file)
-    columns = [Column(header[0], numeric=False), *map(Column, header[1:])]
-    cells = [[Cell(grouped(text)) for text in row] for row in rows]
-    print(Table("results", "Programs", columns, cells).markdown())
+    rows = pd.read_csv(Path(__file__).with_name("results.csv"), dtype=str, keep_default_na=False)
+    print(markdown(rows.map(grouped).set_index(rows.columns[0])))
 
 
 def grouped(text: str) -> str:

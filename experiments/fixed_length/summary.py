@@ -42,7 +42,7 @@ def main(outputs: str | None = None) -> None:
     print("### One network for 5 to 20 tokens\n")
     groups = GRID["group"](read_results(HERE / "mixed.csv"))
     titles = {f"length{length}": f"{length} tokens [%]" for length in MIXED_LENGTHS}
-    print(GRID["table"](groups, titles, METRIC, scale=100).markdown(), end="")
+    print(GRID["table"](groups, titles, METRIC, scale=100), end="")
 
 
 def at_each_length(run: RunRecord) -> list[RunRecord]:
@@ -60,7 +60,7 @@ def print_lengths(*, draw: bool) -> None:
     groups = GRID["group"](study)
     lengths = sorted(int(value.removeprefix("length")) for value in groups["additive"])
     values = {f"length{length}": f"{length} tokens [%]" for length in lengths}
-    print(GRID["table"](groups, values, METRIC, scale=100).markdown())
+    print(GRID["table"](groups, values, METRIC, scale=100))
     comparisons = GRID["compare_at_each"](study, values, "additive", ["none_matched"])
     print(tables.comparison_list(comparisons))
     if draw:

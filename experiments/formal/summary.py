@@ -8,11 +8,13 @@ import sys
 from pathlib import Path
 from statistics import fmean
 
+import pandas as pd
+
 from attnlab.data.datasets.formal import TASKS
 from attnlab.files.predictions import Prediction
 from attnlab.report.collect import collect
 from attnlab.report.study import SEPARATOR
-from attnlab.report.tables import Cell, Column, Table, mean_and_range
+from attnlab.report.tables import markdown, mean_and_range
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.csv"
@@ -56,7 +58,7 @@ def main(*runs: str) -> None:
 
 def print_table(rows: list[dict[str, str]], attentions: list[str]) -> None:
     """Print the accuracies of these networks on the tasks on which one of them was trained."""
-    columns = [Column("task", numeric=False), Column("language", numeric=False), *map(Column, attentions)]
+    columns = ["task", "language", *attentions]
     cells = []
     for task, language in zip(TASKS, LANGUAGES, strict=True):
         scores = [
@@ -68,9 +70,9 @@ def print_table(rows: list[dict[str, str]], attentions: list[str]) -> None:
             for attention in attentions
         ]
         if any(scores):
-            cells.append([Cell(task), Cell(language), *(Cell(percent(each)) for each in scores)])
+            cells.append([task, language, *map(percent, scores)])
     note = f"✓: solved, a mean of at least {100 * SOLVED:.0f} %. Blank: not run."
-    print(Table("formal", "Accuracy per token, lengths 41 to 500", columns, cells, [note]).markdown())
+    print(markdown(pd.DataFrame(cells, columns=columns).set_index(columns[:2]), [note]))
 
 
 def write_results(folders: list[Path]) -> None:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -21,7 +22,6 @@ from attnlab.report.files import save
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.statistics import estimate, holm, t_test_p_value
 from attnlab.report.study import RunRecord, Study
-from attnlab.report.tables import Cell, Column, Table
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.csv"
@@ -47,7 +47,7 @@ def main(outputs: str | None = None) -> None:
     figure = Figure(figsize=(9, 6), layout="constrained")
     for axes, (name, (title, metric, scale)) in zip(figure.subplots(1, 2), STUDIES.items(), strict=True):
         mechanisms = read_mechanisms(study, f"{name}: ", metric, scale)
-        print(f"### {title}\n\n{table(mechanisms, metric, scale).markdown()}")
+        print(f"### {title}\n\n{table(mechanisms, metric, scale)}")
         draw(axes, title, mechanisms, metric, scale)
     if outputs is not None:
         save(figure, HERE / "drops.png")
@@ -93,21 +93,19 @@ def changes(runs: Sequence[RunRecord], intervention: str, metric: str, scale: fl
     return [scale * (run.scores[changed] - run.scores[metric]) for run in runs]
 
 
-def table(mechanisms: Mechanisms, metric: str, scale: float) -> Table:
-    """Return a table of each mechanism's score and its change by each intervention."""
+def table(mechanisms: Mechanisms, metric: str, scale: float) -> str:
+    """Return a Markdown table of each mechanism's score and its change by each intervention."""
     names = ("mechanism", "seeds", LEARNED, *INTERVENTIONS)
-    columns = [Column(name, numeric=name != "mechanism") for name in names]
     significant = significant_changes(mechanisms, metric, scale)
     rows = []
     for name, runs in mechanisms.items():
         learned = estimate([scale * run.scores[metric] for run in runs], (0, 100))
-        row = [Cell(name), Cell(str(len(runs))), tables.estimate_cell(learned, digits=1)]
+        row = [name, str(len(runs)), tables.format_estimate(learned, digits=1)]
         for each in INTERVENTIONS:
             change = estimate(changes(runs, each, metric, scale), (-100, 100))
-            cell = tables.estimate_cell(change, digits=1)
-            row.append(replace(cell, text=f"{cell.text} *" if (name, each) in significant else cell.text))
+            row.append(tables.format_estimate(change, digits=1) + " *" * ((name, each) in significant))
         rows.append(row)
-    return Table("interventions", "Interventions", columns, rows)
+    return tables.markdown(pd.DataFrame(rows, columns=names).set_index("mechanism"))
 
 
 def significant_changes(mechanisms: Mechanisms, metric: str, scale: float) -> set[tuple[str, str]]:

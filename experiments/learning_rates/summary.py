@@ -9,12 +9,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
+
 from attnlab.report import tables
 from attnlab.report.collect import collect
 from attnlab.report.comparison import compare
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.study import Study
-from attnlab.report.tables import Cell, Column, Table
 
 HERE = Path(__file__).parent
 RATES = ("0.0005", "0.001", "0.002", "0.004")
@@ -33,23 +34,23 @@ def main(outputs: str | None = None) -> None:
     repeated = replace(
         study, runs=[run for run in study.runs if "-" not in run.variant], selected_metrics=METRICS
     )
-    print(validation_table(single).markdown())
+    print(validation_table(single))
     print(tables.with_parameters(tables.scores_table(repeated), repeated).markdown())
     tested = replace(repeated, selected_metrics=(TEST,))
     print(tables.comparison_list(compare(tested, reference="additive")), end="")
 
 
-def validation_table(study: Study) -> Table:
-    """Return the validation exact match of each mechanism at each rate, and the rate that is chosen."""
+def validation_table(study: Study) -> str:
+    """Return Markdown with the validation exact match at each rate, and the rate that is chosen."""
     scores = {run.variant: f"{100 * run.scores[VALIDATION]:.1f}" for run in study.finished}
     mechanisms = dict.fromkeys(run.variant.partition("-")[0] for run in study.finished)
-    rows = []
-    for mechanism in mechanisms:
-        cells = (Cell(scores.get(f"{mechanism}-{rate}", tables.MISSING)) for rate in RATES)
-        rows.append([Cell(mechanism), *cells, Cell(chosen_rate(study, mechanism))])
-    rates = (Column(f"{rate} [%]") for rate in RATES)
-    columns = [Column("attention", numeric=False), *rates, Column("chosen")]
-    return Table("rates", "Validation exact match by learning rate", columns, rows)
+    index = pd.Index(mechanisms, name="attention")
+    columns = {
+        f"{rate} [%]": [scores.get(f"{mechanism}-{rate}", tables.MISSING) for mechanism in mechanisms]
+        for rate in RATES
+    }
+    columns["chosen"] = [chosen_rate(study, mechanism) for mechanism in mechanisms]
+    return tables.markdown(pd.DataFrame(columns, index=index))
 
 
 if __name__ == "__main__":

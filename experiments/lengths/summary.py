@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from statistics import fmean
 
+import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
@@ -16,7 +17,7 @@ from attnlab.report.collect import collect
 from attnlab.report.files import save
 from attnlab.report.study import RunRecord
 from attnlab.report.style import COLOURS
-from attnlab.report.tables import Cell, Column, Table, mean_and_range
+from attnlab.report.tables import markdown, mean_and_range
 
 HERE = Path(__file__).parent
 RESULTS, PREFIXES = HERE / "results.csv", HERE / "prefixes.csv"
@@ -85,9 +86,8 @@ def main(*runs: str) -> None:
             f"{int(own[0]['steps']):,}",
             f"{fmean(float(row['minutes']) for row in own):.1f}",
         ]
-        cells.append([Cell(task), *map(Cell, numbers)])
-    columns = [Column("task", numeric=False), *map(Column, names)]
-    print(Table("lengths", "Exact match, mean over seeds (lowest–highest)", columns, cells, []).markdown())
+        cells.append([task, *numbers])
+    print(markdown(pd.DataFrame(cells, columns=["task", *names]).set_index("task")))
 
 
 def write_results(folders: list[Path]) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import NamedTuple
 
+import pandas as pd
 from matplotlib.figure import Figure
 
 from attnlab.report.collect import collect, read_evaluations
@@ -19,7 +20,7 @@ from attnlab.report.files import save
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.study import RunRecord, Study
 from attnlab.report.style import COLOURS
-from attnlab.report.tables import Cell, Column, Table, mean_and_range
+from attnlab.report.tables import markdown, mean_and_range
 
 HERE = Path(__file__).parent
 RANGES = {"3–12": None, "13–24": [13, 24], "25–48": [25, 48]}
@@ -63,7 +64,7 @@ def main(outputs: str | None = None) -> None:
     costs, runs = read_costs(), read_results(RESULTS).runs
     for study, title in TITLES.items():
         variants = by_variant(runs, f"{study}: ")
-        print(f"### {title}\n\n{table(variants, costs if study == 'mechanisms' else {}).markdown()}")
+        print(f"### {title}\n\n{table(variants, costs if study == 'mechanisms' else {})}")
         if outputs is not None and study in ("mechanisms", "mechanisms_copy"):
             save(draw(variants), HERE / f"{study.replace('mechanisms', 'lengths').replace('_', '-')}.png")
 
@@ -117,21 +118,18 @@ def read_costs() -> dict[str, Cost]:
     }
 
 
-def table(variants: Variants, costs: dict[str, Cost]) -> Table:
-    """Return a table with one row per variant, and its costs if they are given."""
-    columns = [Column("variant", numeric=False)]
-    columns += [
-        Column(name)
-        for name in ("parameters", *(f"{k} [%]" for k in RANGES), "alignment accuracy [%]", "steps to 99 %")
-    ]
+def table(variants: Variants, costs: dict[str, Cost]) -> str:
+    """Return a Markdown table with one row per variant, and its costs if they are given."""
+    columns = ["variant", "parameters", *(f"{k} [%]" for k in RANGES)]
+    columns += ["alignment accuracy [%]", "steps to 99 %"]
     if costs:
-        columns += [Column(name) for name in ("ms per step", "relative time, length 50", "MB, length 50")]
+        columns += ["ms per step", "relative time, length 50", "MB, length 50"]
     rows = []
     for variant, runs in variants.items():
         scores = [percent(runs, metric) for metric in (*EXACT.values(), ALIGNED)]
-        texts = (variant, f"{runs[0].parameters:,}", *scores, median_steps(runs), *costs.get(variant, ()))
-        rows.append([Cell(text) for text in texts])
-    return Table("mechanisms", "Mechanisms", columns, rows)
+        numbers = (f"{runs[0].parameters:,}", *scores, median_steps(runs), *costs.get(variant, ()))
+        rows.append((variant, *numbers))
+    return markdown(pd.DataFrame(rows, columns=columns).set_index("variant"))
 
 
 def median_steps(runs: Sequence[RunRecord]) -> str:

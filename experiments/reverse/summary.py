@@ -17,7 +17,7 @@ from attnlab.report.comparison import compare
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.statistics import estimate
 from attnlab.report.study import RunRecord, Study
-from attnlab.report.tables import Cell, Column, Table
+from attnlab.report.tables import Table
 
 HERE = Path(__file__).parent
 LOSS = "train/loss_epoch"
@@ -73,21 +73,14 @@ def variant_name(run: RunRecord) -> str:
 def table(study: Study) -> Table:
     """Extend the table of scores by the training loss and the example of the published system."""
     scores = tables.scores_table(study)
-    columns = [
-        *scores.columns,
-        Column("training loss, first epoch"),
-        Column("last epoch"),
-        Column(f"[{EXAMPLE.replace(' ', ', ')}] correct"),
+    groups, text = study.by_variant().values(), scores.text.copy()
+    for name, heading in ((FIRST, "training loss, first epoch"), (LAST, "last epoch")):
+        losses = (estimate([run.scores[name] for run in runs], (0, inf)) for runs in groups)
+        text[heading] = [tables.format_estimate(loss, digits=3) for loss in losses]
+    text[f"[{EXAMPLE.replace(' ', ', ')}] correct"] = [
+        f"{round(sum(run.scores[EXAMPLE_CORRECT] for run in runs))} of {len(runs)}" for runs in groups
     ]
-    rows = []
-    for row, runs in zip(scores.rows, study.by_variant().values(), strict=True):
-        correct = round(sum(run.scores[EXAMPLE_CORRECT] for run in runs))
-        losses = (
-            tables.estimate_cell(estimate([run.scores[name] for run in runs], (0, inf)), digits=3)
-            for name in (FIRST, LAST)
-        )
-        rows.append([*row, *losses, Cell(f"{correct} of {len(runs)}")])
-    return tables.with_parameters(replace(scores, columns=columns, rows=rows), study)
+    return tables.with_parameters(replace(scores, text=text), study)
 
 
 def solves_example(run: RunRecord) -> bool:

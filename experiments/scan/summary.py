@@ -10,11 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 
+import pandas as pd
+
 from attnlab.data.datasets.scan import SPLITS
 from attnlab.report.collect import collect
 from attnlab.report.statistics import estimate
 from attnlab.report.study import RunRecord
-from attnlab.report.tables import Cell, Column, Table
+from attnlab.report.tables import markdown
 
 RESULTS = Path(__file__).with_name("results.csv")
 NETWORKS = ("none", "additive", "actions", "repetitions")
@@ -53,11 +55,10 @@ def main(*runs: str) -> None:
             f"{int(own[0]['steps']):,}",
             f"{fmean(float(row['minutes']) for row in own):.0f}",
         )
-        cells.append([Cell(split), Cell(network), *map(Cell, texts)])
+        cells.append([split, network, *texts])
     names = ("published [%]", *(f"{name} [%]" for name in SCORES.values()), "each seed [%]")
-    columns = [*(Column(name, numeric=False) for name in ("split", "network")), *map(Column, names)]
-    columns += map(Column, ("parameters", "updates", "minutes"))
-    print(Table("scan", "Exact match, mean over seeds with 95 % interval", columns, cells, []).markdown())
+    columns = ["split", "network", *names, "parameters", "updates", "minutes"]
+    print(markdown(pd.DataFrame(cells, columns=columns).set_index(["split", "network"])))
 
 
 def write_results(folders: list[Path]) -> None:

@@ -21,7 +21,6 @@ from attnlab.report.results_file import read_results
 from attnlab.report.statistics import Estimate, estimate
 from attnlab.report.study import RunRecord, Study
 from attnlab.report.style import COLOURS
-from attnlab.report.tables import Cell, Column, Table
 
 HERE = Path(__file__).parent
 MECHANISMS = HERE.parent / "mechanisms"
@@ -42,7 +41,7 @@ def main() -> None:
     families = {name: family for family, names in FAMILIES.items() for name in names}
     study = Study("reverse", read_runs(families), selected_metrics=(EXACT, ALIGNED))
     costs = read_costs()
-    print(table(study, families, costs).markdown())
+    print(table(study, families, costs))
     print(tables.comparison_list(compare(study, reference="additive")), end="")
     save(draw(study, families, costs), HERE / "scores.svg")
 
@@ -75,32 +74,27 @@ def read_costs() -> Costs:
     return costs
 
 
-def table(study: Study, families: dict[str, str], costs: Costs) -> Table:
-    """Return a table of scores and costs with one row per mechanism."""
-    quality = tables.scores_table(study)
-    columns = [
-        Column("score function", numeric=False),
-        *quality.columns,
-        Column("parameters"),
-        *(Column(f"relative time, {HEADINGS[lengths]}") for lengths in HEADINGS),
-        *(Column(f"GFLOP, {HEADINGS[lengths]}") for lengths in HEADINGS),
-        Column("MB, length 50"),
-    ]
-    rows = []
-    for row, (name, runs) in zip(quality.rows, study.by_variant().items(), strict=True):
-        cells = [Cell(families[name]), *row, Cell(f"{runs[0].parameters:,}")]
-        for lengths in HEADINGS:
-            ratio = costs[lengths][name]["ratio"]
-            cells.append(tables.estimate_cell(ratio, digits=2))
-        cells += [Cell(f"{costs[lengths][name]['gflop'].mean:.2f}") for lengths in HEADINGS]
-        rows.append([*cells, Cell(f"{costs['50'][name]['peak_mb'].mean:.1f}")])
+def table(study: Study, families: dict[str, str], costs: Costs) -> str:
+    """Return a Markdown table of scores and costs with one row per mechanism."""
+    quality, names = tables.scores_table(study), [*study.by_variant()]
+    text = quality.text.assign(
+        **{"score function": [families[name] for name in names]},
+        parameters=[f"{runs[0].parameters:,}" for runs in study.by_variant().values()],
+    )
+    for lengths, heading in HEADINGS.items():
+        ratios = (costs[lengths][name]["ratio"] for name in names)
+        text[f"relative time, {heading}"] = [tables.format_estimate(ratio, digits=2) for ratio in ratios]
+    for lengths, heading in HEADINGS.items():
+        text[f"GFLOP, {heading}"] = [f"{costs[lengths][name]['gflop'].mean:.2f}" for name in names]
+    text["MB, length 50"] = [f"{costs['50'][name]['peak_mb'].mean:.1f}" for name in names]
+    text = text.reset_index().set_index(["score function", "variant"])
     notes = (
         "Scores: mean over seeds [95 % confidence interval, Student's t on the logit scale]. Relative time: "
         "time of a training step as a multiple of the additive score's in the same round, mean over rounds "
         "[95 % interval, on the logarithmic scale]. Length 50: 50 tokens on both sides. GFLOP: operations of "
         "matrix products, without tanh. MB: peak memory of a batch besides weights and optimizer state."
     )
-    return Table("scores", "Scores", columns, rows, [notes])
+    return tables.markdown(text, [notes])
 
 
 def draw(study: Study, families: dict[str, str], costs: Costs) -> Figure:

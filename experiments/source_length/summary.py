@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from attnlab.metrics import registry
@@ -17,7 +18,7 @@ from attnlab.report.collect import collect
 from attnlab.report.resampling import percentiles, resampled
 from attnlab.report.results_file import format_results
 from attnlab.report.study import RunRecord, Study
-from attnlab.report.tables import Cell, Column, Table
+from attnlab.report.tables import markdown
 
 HERE = Path(__file__).parent
 RESULTS, LENGTHS, SLOPES = (HERE / name for name in ("results.csv", "lengths.csv", "slopes.csv"))
@@ -39,9 +40,7 @@ def main(outputs: str | None = None) -> None:
     for study, (title, _) in DATA.items():
         rows = [row for row in lengths if row["study"] == study]
         if rows:
-            print(
-                f"### {title}\n\n{table(rows, [row for row in slopes if row['study'] == study]).markdown()}"
-            )
+            print(f"### {title}\n\n{table(rows, [row for row in slopes if row['study'] == study])}")
 
 
 def read(path: Path) -> list[dict[str, str]]:
@@ -137,14 +136,10 @@ class Groups:
         return np.divide(covariance, spread, out=np.zeros_like(spread), where=spread > 0)
 
 
-def table(lengths: Sequence[dict[str, str]], slopes: Sequence[dict[str, str]]) -> Table:
-    """Return a table with the scores of each variant by source length, and their slopes."""
+def table(lengths: Sequence[dict[str, str]], slopes: Sequence[dict[str, str]]) -> str:
+    """Return a Markdown table with the scores of each variant by source length, and their slopes."""
     words = {row["words"]: row["sentences"] for row in lengths}
-    columns = [Column("score", numeric=False), Column("attention", numeric=False)]
-    columns += [
-        *(Column(f"{each} words ({count})") for each, count in words.items()),
-        Column("points per word"),
-    ]
+    columns = ["score", "attention", *(f"{each} words ({count})" for each, count in words.items())]
     rows = []
     for slope in slopes:
         metric, variant = slope["metric"], slope["variant"]
@@ -156,9 +151,10 @@ def table(lengths: Sequence[dict[str, str]], slopes: Sequence[dict[str, str]]) -
         shown = [f"{found[each]:.1f}" if found else "" for each in words]
         value, low, high = (float(slope[name]) for name in ("slope", "low", "high"))
         interval = f"{value:.2f} [{low:.2f}, {high:.2f}]"
-        rows.append([Cell(text) for text in (registry.metric(metric).title, variant, *shown, interval)])
+        rows.append([registry.metric(metric).title, variant, *shown, interval])
     note = "In brackets: test sentences, and 95 % intervals of the bootstrap over them (all seeds together)."
-    return Table("source_length", "Scores by source length", columns, rows, [note])
+    frame = pd.DataFrame(rows, columns=[*columns, "points per word"])
+    return markdown(frame.set_index(columns[:2]), [note])
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 """Print the tables of this folder's README from the CSV files of the measurements: python summary.py"""
 
-import csv
+from itertools import takewhile
 from pathlib import Path
 
-from attnlab.report.tables import Cell, Column, Table
+import pandas as pd
+
+from attnlab.report.tables import markdown
 
 TABLES = {
     "Training steps of the CoNaLa model (batch 32, 25 M parameters), two threads; attnlab with batches of "
@@ -38,16 +40,15 @@ def main() -> None:
     """Print Markdown."""
     for caption, name in TABLES.items():
         print(f"{caption} ([numbers]({name})):\n")
-        print(table(name).markdown())
+        print(table(name))
 
 
-def table(name: str) -> Table:
-    """Return the table of a file."""
-    with Path(__file__).with_name(name).open(newline="") as file:
-        header, *rows = csv.reader(file)
-    numeric = [all(map(is_number, column)) for column in zip(*rows, strict=True)]
-    columns = [Column(title, numeric=right) for title, right in zip(header, numeric, strict=True)]
-    return Table("speed", "Speed", columns, [[Cell(text) for text in row] for row in rows])
+def table(name: str) -> str:
+    """Return the table of a file as Markdown."""
+    rows = pd.read_csv(Path(__file__).with_name(name), dtype=str, keep_default_na=False)
+    first, *others = rows.columns
+    texts = takewhile(lambda column: not rows[column].map(is_number).all(), others)
+    return markdown(rows.set_index([first, *texts]))
 
 
 def is_number(text: str) -> bool:

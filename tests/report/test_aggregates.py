@@ -93,21 +93,19 @@ def test_aggregates_reject_scores_that_are_not_finite(value: float) -> None:
 def test_aggregates_of_each_variant() -> None:
     result = study({"dot": [4.0, 2.0, 3.0, 9.0, 1.0], "none": [1.0, 0.0, 2.0]})
     (table,) = aggregates_table(result, compare(result))
-    assert [column.name for column in table.columns][2:] == [
-        "interquartile mean of BLEU",
-        "probability of improvement over none",
-    ]
-    dot, none = table.rows
-    assert (dot[0].text, dot[1].text, dot[2].value) == ("dot", "5", 3)
-    assert dot[3].value == (3 + 3 + 3 + 2.5 + 1.5) / 15
-    assert dot[3].interval is not None
-    assert (none[2].value, none[3].text) == (1, "")
+    mean, improvement = "interquartile mean of BLEU", "probability of improvement over none"
+    assert list(table.text.columns) == ["runs", mean, improvement]
+    assert dict(table.text["runs"]) == {"dot": "5", "none": "3"}
+    assert dict(table.values[mean]) == {"dot": 3, "none": 1}
+    assert table.values.loc["dot", improvement] == (3 + 3 + 3 + 2.5 + 1.5) / 15
+    assert table.values.loc["dot", f"{improvement} low"] is not None
+    assert table.text.loc["none", improvement] == ""
 
 
 def test_probability_of_improvement_of_a_loss_prefers_lower_scores() -> None:
     result = study({"dot": [1.0, 1.1, 1.2], "none": [2.0, 2.1, 2.2]}, "test/loss")
     (table,) = aggregates_table(result, compare(result))
-    assert table.rows[0][3].value == 1
+    assert table.values.loc["dot", "probability of improvement over none"] == 1
 
 
 def test_all_test_sets_of_the_first_metric_are_tasks() -> None:
@@ -118,7 +116,9 @@ def test_all_test_sets_of_the_first_metric_are_tasks() -> None:
     ]
     metrics = ("test/a/bleu", "test/b/bleu", "test/b/chrf")
     (table,) = aggregates_table(replace(result, runs=runs, selected_metrics=metrics), [])
-    assert table.rows[0][2].value == (1 + 2 + 3 + 10) / 4  # of 0, 1, 2, 3, 10, 20
+    assert (
+        table.values.loc["dot", "interquartile mean of BLEU (a)"] == (1 + 2 + 3 + 10) / 4
+    )  # of 0, 1, 2, 3, 10, 20
 
 
 def test_reference_without_a_run_that_has_all_scores_is_named() -> None:
@@ -129,8 +129,8 @@ def test_reference_without_a_run_that_has_all_scores_is_named() -> None:
     ]
     partial = replace(result, runs=runs, selected_metrics=("test/a/bleu", "test/b/bleu"))
     (table,) = aggregates_table(partial, compare(partial, reference="none"))
-    assert [column.name for column in table.columns][1:] == ["runs", "interquartile mean of BLEU (a)"]
-    assert [row[0].text for row in table.rows] == ["dot"]
+    assert list(table.text.columns) == ["runs", "interquartile mean of BLEU (a)"]
+    assert list(table.text.index) == ["dot"]
     assert table.notes[1] == "Without a run that has all scores: none."
 
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,7 +17,7 @@ from attnlab.report.collect import collect
 from attnlab.report.comparison import compare
 from attnlab.report.results_file import escape_formula, format_csv
 from attnlab.report.study import RunRecord
-from attnlab.report.tables import Cell, Column, Table, escape_latex, mean_and_range
+from attnlab.report.tables import Table, escape_latex, mean_and_range
 from run_files import study, write_run
 
 TEXTS = st.text(
@@ -42,9 +43,18 @@ def one_line(text: str) -> str:
 
 
 def table(*texts: str) -> Table:
-    return Table(
-        "t", "T", [Column("name", numeric=False), Column("x_1")], [[Cell(t, t), Cell(t, 1.5)] for t in texts]
-    )
+    names = pd.Index(texts, name="name")
+    values = pd.DataFrame({"x_1": [1.5] * len(texts)}, index=names)
+    return Table("t", "T", pd.DataFrame({"x_1": texts}, index=names), values)
+
+
+def rows_of(table: Table) -> list[list[str]]:
+    """Return the texts of the rows, their labels first."""
+    return table.text.reset_index().to_numpy().tolist()
+
+
+def headings_of(table: Table) -> list[str]:
+    return [*table.text.index.names, *table.text.columns]
 
 
 def in_html(markdown: str) -> list[str]:
@@ -115,12 +125,12 @@ def test_latex_table() -> None:
 
 def test_scores_are_means_with_intervals() -> None:
     result = tables.scores_table(study({"dot": [0.98, 1.0, 0.99], "none": [0.5]}, "test/exact_match"))
-    assert [column.name for column in result.columns] == ["variant", "seeds", "exact match [%]"]
-    assert [[cell.text for cell in row] for row in result.rows] == [
+    assert headings_of(result) == ["variant", "seeds", "exact match [%]"]
+    assert rows_of(result) == [
         ["dot", "3", "99.0 [89.0, 99.9]"],  # logit(0.99) ± 4.303 · 0.01 / √3 / (0.99 · 0.01)
         ["none", "1", "50.0"],
     ]
-    assert result.rows[0][2].value == pytest.approx(99)
+    assert result.values["exact match [%]"].iloc[0] == pytest.approx(99)
     assert (
         result.csv().splitlines()[0]
         == "variant,seeds,exact match [%],exact match [%] low,exact match [%] high"
@@ -145,14 +155,16 @@ def test_costs_are_converted_and_missing_values_are_dashes() -> None:
         for seed in (0, 1)
     ]
     result = tables.costs_table(replace(study({}), runs=runs))
-    assert [cell.text for cell in result.rows[0]] == ["dot", "1,234,567", "1.5", "25.0", "3", "–"]
-    assert [column.numeric for column in result.columns] == [False] + 5 * [True]
+    assert rows_of(result) == [["dot", "1,234,567", "1.5", "25.0", "3", "–"]]
+    assert result.text.index.names == ["variant"]
 
 
 def test_missing_scores_are_counted() -> None:
     result = tables.scores_table(study({"dot": [1.0, float("nan"), 3.0], "none": [float("nan")]}))
-    assert [row[2].text.split(" [")[0] for row in result.rows] == ["2.0", "–"]
-    assert result.rows[0][2].text.endswith("] (2 of 3)")
+    dot, none = result.text["BLEU"]
+    assert dot.startswith("2.0 [")
+    assert dot.endswith("] (2 of 3)")
+    assert none == "–"
 
 
 def test_unfinished_runs_are_counted_in_the_files_and_listed_in_the_results(tmp_path: Path) -> None:
@@ -187,12 +199,12 @@ def test_interval_over_sentences_is_beside_the_one_over_seeds(tmp_path: Path) ->
         write_run(tmp_path, "dot", seed, scores={"test/exact_match": right / 40}, sentences=sentences)
     write_run(tmp_path, "none", scores={"test/exact_match": 0.0})  # its outputs were not stored
     table = tables.scores_table(collect([tmp_path]))
-    assert [column.name for column in table.columns][2:] == ["exact match [%]", "exact match [%] over inputs"]
-    dot, none = (row[3] for row in table.rows)
-    assert (none.text, none.interval) == ("", None)
-    assert dot.value == pytest.approx(80)  # 64 of 80
-    low, high = dot.interval or (0, 0)
-    assert dot.text == f"[{low:.1f}, {high:.1f}]"
+    name = "exact match [%] over inputs"
+    assert headings_of(table)[2:] == ["exact match [%]", name]
+    (mean, low, high), none = table.values[[name, f"{name} low", f"{name} high"]].to_numpy()
+    assert [*none] == [None, None, None]
+    assert mean == pytest.approx(80)  # 64 of 80
+    assert [*table.text[name]] == [f"[{low:.1f}, {high:.1f}]", ""]
     # 30 sentences are right twice, 4 once: standard deviation 0.372 per sentence, 0.059 of their mean
     assert (low, high) == pytest.approx((80 - 1.96 * 5.9, 80 + 1.96 * 5.9), abs=2)
 
@@ -200,14 +212,14 @@ def test_interval_over_sentences_is_beside_the_one_over_seeds(tmp_path: Path) ->
 def test_comparisons_table() -> None:
     result = study({"additive": [0.11, 0.22, 0.33], "none": [0.10, 0.20, 0.30]}, "test/exact_match")
     built = tables.comparisons_table(compare(result), result)
-    (row,) = [[cell.text for cell in row] for row in built.rows]
+    (row,) = rows_of(built)
     assert row[:5] == ["additive", "none", "exact match [%]", "seeds", "3"]
     assert row[5:] == ["–", "2.0", "-0.5", "4.5", "2.00", "0.074", "0.074"]
     assert "p (Holm) is corrected for all 1 tests of this report." in built.notes
     compared = compare(result, margins={"test/exact_match": 0.05})
     with_margin = tables.comparisons_table(compared, result)
-    assert [column.name for column in with_margin.columns[-2:]] == ["margin", "p of equivalence (Holm)"]
-    assert with_margin.rows[0][-2].text == "5.0"
+    assert headings_of(with_margin)[-2:] == ["margin", "p of equivalence (Holm)"]
+    assert rows_of(with_margin)[0][-2] == "5.0"
 
 
 def test_languages_have_a_macro_average(tmp_path: Path) -> None:
@@ -225,9 +237,10 @@ def test_languages_have_a_macro_average(tmp_path: Path) -> None:
                     attention_size={"a": 5, "b": 6}[encoder],
                 )
     found = replace(collect([tmp_path]), selected_metrics=("val/wer",))
-    rows = {row[0].text: row[2] for row in tables.scores_table(found).rows}
-    assert list(rows)[:4] == ["ady-a", "ady-b", "gre-a", "gre-b"]
-    assert {name: cell.value for name, cell in list(rows.items())[4:]} == {
+    table = tables.scores_table(found)
+    assert list(table.text.index[:4]) == ["ady-a", "ady-b", "gre-a", "gre-b"]
+    assert list(table.text["seeds"]) == ["2"] * 4 + [""] * 2
+    assert dict(table.values["WER (val) [%]"].iloc[4:]) == {
         "macro average of 2 variants · attention_size=5": 40,
         "macro average of 2 variants · attention_size=6": 41,
     }
@@ -235,4 +248,4 @@ def test_languages_have_a_macro_average(tmp_path: Path) -> None:
 
 def test_variants_with_the_same_data_have_no_macro_average() -> None:
     table = tables.scores_table(study({"additive": [1, 2], "dot": [3, 4]}))
-    assert [row[0].text for row in table.rows] == ["dot", "additive"]
+    assert list(table.text.index) == ["dot", "additive"]

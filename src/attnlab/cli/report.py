@@ -1,11 +1,14 @@
 """`attnlab report`: compare runs: a page with statistics, tables and figures."""
 
+from __future__ import annotations
+
 import argparse
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 from rich.progress import track
@@ -16,15 +19,11 @@ from attnlab.errors import UsageError, UserError, needs
 from attnlab.files.terminal import escape_control_characters, print_line, print_table
 from attnlab.files.writing import check_writable
 from attnlab.metrics import registry
-from attnlab.report.aggregates import aggregates_table
-from attnlab.report.collect import collect
-from attnlab.report.comparison import Comparison, Task, by_question, compare
-from attnlab.report.drawing import write_figures
-from attnlab.report.figures import draw_figures
-from attnlab.report.page import write_page
-from attnlab.report.study import Study, unfinished_lines
-from attnlab.report.style import variant_styles
-from attnlab.report.tables import Table, build_tables, write_tables
+
+if TYPE_CHECKING:
+    from attnlab.report.comparison import Comparison, Task
+    from attnlab.report.study import Study
+    from attnlab.report.tables import Table
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -74,6 +73,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
+    from attnlab.report.aggregates import aggregates_table
+    from attnlab.report.collect import collect
+    from attnlab.report.comparison import compare
+    from attnlab.report.drawing import write_figures
+    from attnlab.report.figures import draw_figures
+    from attnlab.report.page import write_page
+    from attnlab.report.style import variant_styles
+    from attnlab.report.tables import build_tables, write_tables
+
     output = options.output or options.paths[0] / "report.html"
     if output.suffix != ".html":
         raise UsageError(f"-o {output}: the name must end in .html")
@@ -169,18 +177,19 @@ def _with_progress_bar(tasks: Sequence[Task]) -> Iterable[Task]:
 
 def _print(study: Study, tables: Sequence[Table], comparisons: Sequence[Comparison]) -> None:
     """Print the unfinished runs, the main tables and the comparisons."""
+    from attnlab.report.comparison import by_question
+    from attnlab.report.study import unfinished_lines
+
     for variant, seeds, reason in unfinished_lines(study):
         print_line(f"not included: {variant} {seeds}, {reason}", style="yellow")
     for table in tables[:2]:
         shown = TerminalTable(title=Text(escape_control_characters(f"{study.name} · {table.title}")))
-        for column in table.columns:
-            shown.add_column(
-                Text(escape_control_characters(column.name)),
-                justify="right" if column.numeric else "left",
-                overflow="fold",
-            )
-        for row in table.rows:
-            shown.add_row(*(Text(escape_control_characters(cell.text)) for cell in row))
+        cells = table.text.reset_index()
+        for place, name in enumerate(cells.columns):
+            side: Literal["left", "right"] = "left" if place < table.text.index.nlevels else "right"
+            shown.add_column(Text(escape_control_characters(name)), justify=side, overflow="fold")
+        for row in cells.itertuples(index=False):
+            shown.add_row(*(Text(escape_control_characters(cell)) for cell in row))
         print_table(shown)
     for note in tables[0].notes:
         print_line(note, style="dim")

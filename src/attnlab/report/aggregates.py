@@ -6,6 +6,7 @@ comparisons with NaN would count as lower scores.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,7 @@ from attnlab.metrics import registry
 from attnlab.report.comparison import Comparison
 from attnlab.report.statistics import CONFIDENCE, Estimate
 from attnlab.report.study import Study
-from attnlab.report.tables import Cell, Column, Table, count_cell, estimate_cell, heading, metric_cell
+from attnlab.report.tables import Table, TableColumns, format_estimate, point
 
 Scores = NDArray[np.float64]
 
@@ -119,25 +120,27 @@ def aggregates_table(study: Study, comparisons: Sequence[Comparison]) -> list[Ta
     reference = references.pop() if len(references) == 1 else None
     if reference in omitted:
         reference = None
-    columns = [
-        *(Column("variant", numeric=False), Column("runs")),
-        Column(f"interquartile mean of {heading(tasks[0])}"),
-        *([] if reference is None else [Column(f"probability of improvement over {reference}")]),
-    ]
-    sign = registry.metric(tasks[0]).sign
-    rows = []
-    for variant, scores in matrices.items():
-        if variant in omitted:
-            continue
-        mean = metric_cell(tasks[0], _with_interval(interquartile_mean, scores))
-        rows.append([Cell(variant, variant), count_cell(len(scores)), mean])
-        if reference == variant:
-            rows[-1].append(Cell(""))
-        elif reference is not None:
-            pair = sign * scores, sign * matrices[reference]
-            rows[-1].append(estimate_cell(_with_interval(probability_of_improvement, *pair), digits=2))
+    shown = {variant: scores for variant, scores in matrices.items() if variant not in omitted}
+    metric, columns = registry.metric(tasks[0]), TableColumns()
+    columns.add("runs", (point(len(scores)) for scores in shown.values()), digits=0)
+    columns.add(
+        f"interquartile mean of {metric.heading}",
+        (_with_interval(interquartile_mean, scores) for scores in shown.values()),
+        digits=metric.digits,
+        scale=metric.scale,
+    )
+    if reference is not None:
+        theirs = metric.sign * matrices[reference]
+        improvements = (
+            None
+            if variant == reference
+            else _with_interval(probability_of_improvement, metric.sign * scores, theirs)
+            for variant, scores in shown.items()
+        )
+        name = f"probability of improvement over {reference}"
+        columns.add(name, improvements, digits=2, write=partial(format_estimate, missing=""))
     notes = [NOTE, *([f"Without a run that has all scores: {', '.join(omitted)}."] if omitted else [])]
-    return [Table("aggregates", "Aggregates over runs", columns, rows, notes)]
+    return [columns.table("aggregates", "Aggregates over runs", {"variant": [*shown]}, notes)]
 
 
 def _with_interval(statistic: Callable[..., Scores], *groups: Scores) -> Estimate:

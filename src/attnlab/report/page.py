@@ -37,7 +37,7 @@ def write_page(
         unfinished=unfinished_lines(study),
         findings=by_question(each for each in comparisons if each.metric in main_metric),
         further=by_question(each for each in comparisons if each.metric not in main_metric),
-        tables=tables,
+        tables=[_table(table) for table in tables],
         key=[_describe(variant, style) for variant, style in styles.items()],
         figures=[
             {
@@ -75,6 +75,22 @@ def _write(path: Path, *, title: str, noun: str, sentences: dict[str, Any], **se
         "left_out": f"{left_out} {noun} are omitted to limit the size of this page." if left_out else "",
     }
     write_atomically(path, page.render(FOLDER, "report.html.j2", title=title, scripts=scripts, **values))
+
+
+def _table(table: Table) -> dict[str, Any]:
+    """Return the table for the template: rows of (text, unrounded value or None), the labels first."""
+    labels, text = table.text.index.nlevels, table.text.reset_index()
+    columns = [
+        zip(text[name], [None] * len(text) if place < labels else table.values[name], strict=True)
+        for place, name in enumerate(text.columns)
+    ]
+    return {
+        "title": table.title,
+        "notes": table.notes,
+        "labels": labels,
+        "columns": list(text.columns),
+        "rows": [*zip(*columns, strict=True)],
+    }
 
 
 def _count_runs(study: Study) -> str:

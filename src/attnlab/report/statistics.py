@@ -27,6 +27,14 @@ class Estimate:
     low: float | None
     high: float | None
     count: int
+    total: int | None = None  # number of runs, if some of them have no value
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Ends of the interval; None if it has no width."""
+        if self.low is None or self.high is None or self.low == self.high:
+            return None
+        return self.low, self.high
 
 
 def estimate(values: Sequence[float], bounds: Bounds = (-inf, inf)) -> Estimate:

@@ -1,4 +1,4 @@
-"""Tables of a study, for the page and as CSV, Markdown and LaTeX files.
+"""Tables of a study as pandas data frames, for the page and as CSV, Markdown and LaTeX files.
 
 Files::
 
@@ -10,17 +10,20 @@ Files::
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 from pathlib import Path
 from statistics import fmean
+from typing import Any
+
+import pandas as pd
 
 from attnlab.files.writing import write_atomically
 from attnlab.metrics import registry
 from attnlab.report.comparison import Comparison
 from attnlab.report.resampling import interval_over_sentences
-from attnlab.report.results_file import format_csv, format_results
+from attnlab.report.results_file import escape_formula, format_results
 from attnlab.report.statistics import Bounds, Estimate, estimate
 from attnlab.report.study import RunRecord, Study, macro_groups, mixed_tokenizers, undefined_scores
 
@@ -70,73 +73,103 @@ MARKDOWN = re.compile(r"(?<![^\W_])_|_(?![^\W_])|[\\`*\[\]<>|~&$!]")
 """Characters that Markdown reads as markup, except underscores inside words."""
 
 
-@dataclass(frozen=True)
-class Column:
-    """Heading of a column, and whether its cells are numbers."""
-
-    name: str
-    numeric: bool = True
-
-
-@dataclass(frozen=True)
-class Cell:
-    """Content of one cell."""
-
-    text: str  # formatted for display
-    # unrounded, in the unit of the column, for sorting and CSV; None if the cell is empty
-    value: str | float | None = None
-    interval: tuple[float, float] | None = None  # ends of the 95 % interval of the value
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Table:
-    """Columns and rows of a table."""
+    """A table as two frames with equal rows: formatted for readers, and unrounded for CSV and sorting.
+
+    The levels of the index are the texts that name a row, and the columns are numbers in their units. An
+    interval is part of the text of a cell, and two further columns of the unrounded values.
+    """
 
     name: str  # stem of its files
     title: str  # caption
-    columns: Sequence[Column]  # headings
-    rows: Sequence[Sequence[Cell]]  # one cell per column each
+    text: pd.DataFrame  # formatted cells
+    values: pd.DataFrame  # unrounded; None where a cell is empty
     notes: Sequence[str] = ()  # remarks printed below the table
 
     def csv(self) -> str:
         """Return CSV with unrounded values; the ends of intervals are separate columns."""
-        has_interval = [any(cell.interval for cell in cells) for cells in zip(*self.rows, strict=True)]
-        header: list[str] = []
-        for column, interval in zip(self.columns, has_interval or [False] * len(self.columns), strict=True):
-            header += [column.name, *(f"{column.name} {end}" for end in ("low", "high") if interval)]
-        lines: list[list[str | float | None]] = []
-        for row in self.rows:
-            lines.append([])
-            for cell, interval in zip(row, has_interval, strict=True):
-                lines[-1] += [cell.value, *((cell.interval or (None, None)) if interval else ())]
-        return format_csv([header, *lines])
+        frame = self.values.reset_index().rename(columns=escape_formula)
+        for name in frame.columns[: self.values.index.nlevels]:
+            frame[name] = frame[name].map(escape_formula)
+        text: str = frame.to_csv(index=False, lineterminator="\n")
+        return text
 
     def markdown(self) -> str:
-        """Return a GitHub-flavoured Markdown table, followed by the notes."""
-        cells = [
-            [escape_markdown(column.name) for column in self.columns],
-            ["---:" if column.numeric else "---" for column in self.columns],
-            *([escape_markdown(cell.text) for cell in row] for row in self.rows),
-        ]
-        notes = (f"\n{escape_markdown(note)}\n" for note in self.notes)
-        return "".join([*(f"| {' | '.join(line)} |\n" for line in cells), *notes])
+        """Return a Markdown table, followed by the notes; see `markdown`."""
+        return markdown(self.text, self.notes)
 
     def latex(self) -> str:
         r"""Return a LaTeX tabular that needs `\usepackage{booktabs}`; notes are comments."""
-        alignment = "".join("r" if column.numeric else "l" for column in self.columns)
-        header, *rows = (
-            " & ".join(escape_latex(text) for text in texts) + r" \\"
-            for texts in (
-                [column.name for column in self.columns],
-                *([cell.text for cell in row] for row in self.rows),
-            )
-        )
-        lines = [
-            *(f"% {' '.join(note.split())}" for note in self.notes),
-            rf"\begin{{tabular}}{{{alignment}}}",
-            *(r"\toprule", header, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"),
-        ]
-        return "".join(f"{line}\n" for line in lines)
+        style = self.text.reset_index().style.hide(axis="index")
+        style = style.format(escape_latex).format_index(escape_latex, axis=1)
+        alignment = "l" * self.text.index.nlevels + "r" * len(self.text.columns)
+        notes = "".join(f"% {' '.join(note.split())}\n" for note in self.notes)
+        return notes + str(style.to_latex(column_format=alignment, hrules=True))
+
+
+class TableColumns:
+    """The columns of a table that is being built."""
+
+    def __init__(self) -> None:
+        self.text: dict[str, list[str]] = {}
+        self.values: dict[str, list[float | None]] = {}
+
+    def add(
+        self,
+        name: str,
+        estimates: Iterable[Estimate | None],
+        *,
+        digits: int,
+        scale: float = 1,
+        write: Callable[..., str] | None = None,
+    ) -> None:
+        """Add a column with a cell for each estimate, formatted by `write` or else `format_estimate`."""
+        cells = [*estimates]
+        self.text[name] = [(write or format_estimate)(cell, digits=digits, scale=scale) for cell in cells]
+        shown = [cell if cell is not None and isfinite(cell.mean) else None for cell in cells]
+        self.values[name] = [None if cell is None else scale * cell.mean for cell in shown]
+        intervals = [cell.interval if cell else None for cell in shown]
+        if any(intervals):
+            for end, side in enumerate(("low", "high")):
+                self.values[f"{name} {side}"] = [ends and scale * ends[end] for ends in intervals]
+
+    def add_metric(
+        self, metric: registry.Metric, estimates: Iterable[Estimate | None], suffix: str = "", **options: Any
+    ) -> None:
+        """Add a column with values of a metric in its unit; a suffix is appended to its heading."""
+        name = metric.heading + suffix
+        self.add(name, estimates, digits=metric.digits, scale=metric.scale, **options)
+
+    def table(
+        self,
+        name: str,
+        title: str,
+        labels: Mapping[str, Sequence[str]],
+        notes: Sequence[str],
+        csv_labels: Mapping[str, Sequence[str]] | None = None,
+    ) -> Table:
+        """Return the table; `labels` are the texts that name its rows, by heading."""
+        text = pd.DataFrame({**labels, **self.text}).set_index([*labels])
+        stored = {**(csv_labels or labels), **self.values}
+        exact = {name: pd.Series(cells, dtype=object) for name, cells in stored.items()}  # whole numbers
+        values = pd.DataFrame(exact).set_index([*labels])
+        return Table(name, title, text, values, notes)
+
+
+def markdown(text: pd.DataFrame, notes: Sequence[str] = ()) -> str:
+    """Return a GitHub-flavoured Markdown table of formatted cells, followed by the notes.
+
+    The levels of the index are aligned to the left, and the columns to the right.
+    """
+    cells = text.reset_index()
+    rows = [
+        [escape_markdown(name) for name in cells.columns],
+        ["---"] * text.index.nlevels + ["---:"] * len(text.columns),
+        *([escape_markdown(cell) for cell in row] for row in cells.itertuples(index=False)),
+    ]
+    lines = (f"| {' | '.join(row)} |\n" for row in rows)
+    return "".join([*lines, *(f"\n{escape_markdown(note)}\n" for note in notes)])
 
 
 def escape_latex(text: str) -> str:
@@ -147,6 +180,20 @@ def escape_latex(text: str) -> str:
 def escape_markdown(text: str) -> str:
     """Escape a text so that Markdown shows it literally, in one cell of a table."""
     return MARKDOWN.sub(r"\\\g<0>", " ".join(text.split()))
+
+
+def format_estimate(result: Estimate | None, *, digits: int, scale: float = 1, missing: str = MISSING) -> str:
+    """Format a mean and its interval as "12.3 [11.0, 13.5]"; no interval if it has no width.
+
+    The number of values is appended, as "(2 of 3)", if others are missing.
+    """
+    if result is None or not isfinite(result.mean):
+        return missing
+    text = _number(result.mean, digits=digits, scale=scale)
+    if result.interval is not None:
+        low, high = (_number(end, digits=digits, scale=scale) for end in result.interval)
+        text += f" [{low}, {high}]"
+    return text if result.total is None else f"{text} ({result.count} of {result.total})"
 
 
 def build_tables(study: Study, comparisons: Sequence[Comparison]) -> list[Table]:
@@ -168,41 +215,31 @@ def write_tables(tables: Iterable[Table], study: Study, folder: Path) -> None:
 
 def scores_table(study: Study) -> Table:
     """Build the table of final scores by variant, with the interval over sentences where counts exist."""
-    columns = [Column("variant", numeric=False), Column("seeds")]
-    groups = study.by_variant()
-    rows = [[Cell(variant, variant), count_cell(len(runs))] for variant, runs in groups.items()]
-    averages = macro_groups(study)
-    averaged = [[Cell(name, name), Cell("")] for name in averages]
-    notes = [INTERVALS]
-    for metric in study.metrics:
-        columns.append(Column(heading(metric)))
-        over_sentences = [_interval_over_sentences(runs, metric) for runs in groups.values()]
-        for row, runs in zip(rows, groups.values(), strict=True):
-            row.append(_mean_score([run.score(metric) for run in runs], metric))
-        for row, variants in zip(averaged, averages.values(), strict=True):
-            row.append(_macro_average([groups[variant] for variant in variants], metric))
-        if any(cell.text for cell in over_sentences):
+    groups, averages, notes = study.by_variant(), macro_groups(study), [INTERVALS]
+    columns = TableColumns()
+    counts = [*(point(len(runs)) for runs in groups.values()), *(None for _ in averages)]
+    columns.add("seeds", counts, digits=0, write=_or_empty)
+    for metric in map(registry.metric, study.metrics):
+        means = [_mean([run.score(metric.logged) for run in runs], metric.bounds) for runs in groups.values()]
+        for variants in averages.values():
+            means.append(_macro_average([groups[variant] for variant in variants], metric))
+        columns.add_metric(metric, means)
+        over_sentences = [_over_sentences(runs, metric.logged) for runs in groups.values()]
+        if any(over_sentences):
             notes = [INTERVALS, OVER_SENTENCES.format(noun=study.noun)]
-            columns.append(Column(f"{heading(metric)} over {study.noun}"))
-            for row, cell in zip(rows, over_sentences, strict=True):
-                row.append(cell)
-            for row in averaged:
-                row.append(Cell(""))
-    if averages:
-        notes.append(MACRO)
-    rows += averaged
-    return Table(
-        "scores", "Final scores", columns, rows, [*notes, *undefined_scores(study), *mixed_tokenizers(study)]
-    )
+            cells = [*over_sentences, *(None for _ in averages)]
+            columns.add_metric(metric, cells, f" over {study.noun}", write=_interval_only)
+    notes += [MACRO] * bool(averages) + undefined_scores(study) + mixed_tokenizers(study)
+    return columns.table("scores", "Final scores", {"variant": [*groups, *averages]}, notes)
 
 
 def with_parameters(table: Table, study: Study) -> Table:
     """Append the number of parameters to a table with one row for each variant of the study."""
-    groups = study.by_variant().values()
-    counts = [Cell(f"{runs[0].parameters:,}") for runs in groups]
-    counts += [Cell("")] * (len(table.rows) - len(counts))  # macro averages
-    rows = [[*row, cell] for row, cell in zip(table.rows, counts, strict=True)]
-    return replace(table, columns=[*table.columns, Column("parameters")], rows=rows)
+    counts = [runs[0].parameters for runs in study.by_variant().values()]
+    counts += [None] * (len(table.text) - len(counts))  # macro averages
+    texts = ["" if count is None else f"{count:,}" for count in counts]
+    values = table.values.assign(parameters=pd.Series(counts, table.values.index, dtype=object))
+    return replace(table, text=table.text.assign(parameters=texts), values=values)
 
 
 def costs_table(study: Study) -> Table:
@@ -214,15 +251,11 @@ def costs_table(study: Study) -> Table:
         "peak memory [MiB]": (lambda run: run.peak_memory, 2**-20, 0),
         "throughput [tokens/s]": (lambda run: run.tokens_per_second, 1, 0),
     }  # the cost of a run, and the factor and the decimal places to display it with
-    columns = [Column("variant", numeric=False), *map(Column, costs)]
-    rows = [
-        [
-            Cell(variant, variant),
-            *(_mean([cost(run) for run in runs], scale=scale, digits=n) for cost, scale, n in costs.values()),
-        ]
-        for variant, runs in study.by_variant().items()
-    ]
-    return Table("costs", "Training cost", columns, rows, [INTERVALS])
+    columns, groups = TableColumns(), study.by_variant()
+    for name, (cost, scale, digits) in costs.items():
+        means = [_mean([cost(run) for run in runs]) for runs in groups.values()]
+        columns.add(name, means, digits=digits, scale=scale)
+    return columns.table("costs", "Training cost", {"variant": [*groups]}, [INTERVALS])
 
 
 def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
@@ -230,33 +263,43 @@ def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
     pairs: dict[tuple[str, str, str], list[Comparison]] = {}
     for each in comparisons:
         pairs.setdefault((each.metric, each.variant, each.reference), []).append(each)
-    texts = ("variant", "reference", "metric", "across")
-    noun = study.noun
-    numbers = ("seeds", noun, "difference", "95 % CI low", "95 % CI high", "effect size d_z")
-    equivalence = any(comparison.margin is not None for comparison in comparisons)
-    tests = ("p", "p (Holm)", *(("margin", "p of equivalence (Holm)") if equivalence else ()))
-    columns = [*(Column(name, numeric=False) for name in texts), *map(Column, (*numbers, *tests))]
-    rows = [
-        [
-            Cell(comparison.variant, comparison.variant),
-            Cell(comparison.reference, comparison.reference),
-            Cell(heading(comparison.metric), comparison.metric),
-            Cell(noun if comparison.over == "sentences" else comparison.over, comparison.over),
-            count_cell(comparison.seeds),
-            count_cell(comparison.sentences),
-            _in_unit(comparison.metric, comparison.difference),
-            _in_unit(comparison.metric, comparison.low),
-            _in_unit(comparison.metric, comparison.high),
-            _number(comparison.effect_size, digits=2),
-            _p_value(comparison.p),
-            _p_value(comparison.p_corrected),
-            _in_unit(comparison.metric, comparison.margin),
-            _p_value(comparison.p_equivalence_corrected),
-        ][: len(columns)]
-        for pair in pairs.values()
-        for comparison in pair
-    ]
-    size = max((comparison.family_size for comparison in comparisons), default=0)
+    ordered, noun = [each for pair in pairs.values() for each in pair], study.noun
+    metrics = [registry.metric(each.metric) for each in ordered]
+    labels = {
+        "variant": [each.variant for each in ordered],
+        "reference": [each.reference for each in ordered],
+        "metric": [metric.heading for metric in metrics],
+        "across": [noun if each.over == "sentences" else each.over for each in ordered],
+    }
+    stored: dict[str, list[str]] = {
+        "metric": [each.metric for each in ordered],
+        "across": [each.over for each in ordered],
+    }
+    equivalence = any(each.margin is not None for each in ordered)
+    columns = TableColumns()
+
+    def add(name: str, attribute: str, digits: int, write: Callable[..., str] | None = None) -> None:
+        cells = [point(getattr(each, attribute)) for each in ordered]
+        columns.add(name, cells, digits=digits, write=write)
+
+    def add_in_unit(name: str, attribute: str) -> None:
+        """Add a column whose cells have the units and digits of their rows' metrics."""
+        found = zip(metrics, (getattr(each, attribute) for each in ordered), strict=True)
+        scaled = [(metric, point(value, metric.scale)) for metric, value in found]
+        columns.values[name] = [None if cell is None else cell.mean for _, cell in scaled]
+        columns.text[name] = [format_estimate(cell, digits=metric.digits) for metric, cell in scaled]
+
+    add("seeds", "seeds", 0)
+    add(noun, "sentences", 0)
+    for name, attribute in (("difference", "difference"), ("95 % CI low", "low"), ("95 % CI high", "high")):
+        add_in_unit(name, attribute)
+    add("effect size d_z", "effect_size", 2)
+    add("p", "p", 3, _p_value)
+    add("p (Holm)", "p_corrected", 3, _p_value)
+    if equivalence:
+        add_in_unit("margin", "margin")
+        add("p of equivalence (Holm)", "p_equivalence_corrected", 3, _p_value)
+    size = max((each.family_size for each in ordered), default=0)
     notes = [
         "Differences are variant - reference with uncorrected 95 % intervals. Across seeds: paired t test; "
         f"the conclusion holds for other training runs. Across {noun}: paired bootstrap and approximate "
@@ -265,7 +308,7 @@ def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
         *([f"p (Holm) is corrected for all {size} tests of this report."] if size else []),
         *([EQUIVALENCE] if equivalence else []),
     ]
-    return Table("comparisons", "All comparisons", columns, rows, notes)
+    return columns.table("comparisons", "All comparisons", labels, notes, labels | stored)
 
 
 def comparison_list(comparisons: Iterable[Comparison]) -> str:
@@ -273,30 +316,9 @@ def comparison_list(comparisons: Iterable[Comparison]) -> str:
     return "".join(f"- {escape_markdown(comparison.summary)}\n" for comparison in comparisons)
 
 
-def heading(metric: str) -> str:
-    """Return the label of a metric with its unit in brackets."""
-    return registry.metric(metric).heading
-
-
-def count_cell(count: int | None) -> Cell:
-    """Return a cell with a whole number."""
-    return _number(count, digits=0)
-
-
-def metric_cell(metric: str, result: Estimate) -> Cell:
-    """Format the estimate of a metric in its unit; see `estimate_cell`."""
-    described = registry.metric(metric)
-    return estimate_cell(result, digits=described.digits, scale=described.scale)
-
-
-def estimate_cell(result: Estimate, *, digits: int, scale: float = 1) -> Cell:
-    """Format a mean and its interval as "12.3 [11.0, 13.5]"; no interval if it has no width."""
-    mean = _number(result.mean, digits=digits, scale=scale)
-    if result.low is None or result.high is None or result.low == result.high:
-        return mean
-    low, high = (_number(end, digits=digits, scale=scale) for end in (result.low, result.high))
-    interval = scale * result.low, scale * result.high
-    return Cell(f"{mean.text} [{low.text}, {high.text}]", mean.value, interval)
+def point(value: float | None, scale: float = 1) -> Estimate | None:
+    """Return a number without an interval, multiplied by the scale."""
+    return None if value is None or not isfinite(value) else Estimate(scale * value, None, None, 1)
 
 
 def mean_and_range(values: Sequence[float], *, digits: int) -> str:
@@ -305,61 +327,51 @@ def mean_and_range(values: Sequence[float], *, digits: int) -> str:
     return mean if low == high else f"{mean} ({low}–{high})"
 
 
-def _macro_average(groups: Sequence[Sequence[RunRecord]], metric: str) -> Cell:
-    """Format the mean over variants: of each seed if all variants have the same ones, else of their means."""
+def _macro_average(groups: Sequence[Sequence[RunRecord]], metric: registry.Metric) -> Estimate | None:
+    """Return the mean over variants: of each seed if all variants have the same ones, else of their means."""
     by_seed = [
-        {run.seed: score for run in runs if (score := run.score(metric)) is not None} for runs in groups
+        {run.seed: score for run in runs if (score := run.score(metric.logged)) is not None}
+        for runs in groups
     ]
     if not all(by_seed):
-        return Cell(MISSING)
+        return None
     seeds = set.intersection(*(set(scores) for scores in by_seed))
-    complete = all(seeds == scores.keys() for scores in by_seed)
-    values = (
-        [fmean(scores[seed] for scores in by_seed) for seed in sorted(seeds)]
-        if complete
-        else [fmean(fmean(scores.values()) for scores in by_seed)]
-    )
-    return _mean_score(values, metric)
+    if all(seeds == scores.keys() for scores in by_seed):
+        return estimate([fmean(each[seed] for each in by_seed) for seed in sorted(seeds)], metric.bounds)
+    return estimate([fmean(fmean(scores.values()) for scores in by_seed)], metric.bounds)
 
 
-def _interval_over_sentences(runs: Sequence[RunRecord], metric: str) -> Cell:
-    """Format the bootstrap interval over sentences of a variant; its value is the mean over seeds."""
+def _over_sentences(runs: Sequence[RunRecord], metric: str) -> Estimate | None:
+    """Return the mean over seeds of a variant with the bootstrap interval over sentences."""
     interval = interval_over_sentences(runs, metric)
     if interval is None:
-        return Cell("")
+        return None
     mean = fmean(score for run in runs if (score := run.score(metric)) is not None)
-    cell = metric_cell(metric, Estimate(mean, *interval, len(runs)))
-    return replace(cell, text=cell.text.partition(" ")[2] or cell.text)
+    return Estimate(mean, *interval, len(runs))
 
 
-def _mean_score(values: Sequence[float | None], metric: str) -> Cell:
-    described = registry.metric(metric)
-    return _mean(values, scale=described.scale, digits=described.digits, bounds=described.bounds)
-
-
-def _mean(
-    values: Sequence[float | None], *, digits: int, scale: float = 1, bounds: Bounds = (0, inf)
-) -> Cell:
-    """Format the mean and interval of the values that are present, and their number if others are not."""
+def _mean(values: Sequence[float | None], bounds: Bounds = (0, inf)) -> Estimate | None:
+    """Return the mean and interval of the values that are present, and their number if others are not."""
     present = [value for value in values if value is not None]
     if not present:
-        return Cell(MISSING)
-    cell = estimate_cell(estimate(present, bounds), digits=digits, scale=scale)
-    if len(present) == len(values):
-        return cell
-    return replace(cell, text=f"{cell.text} ({len(present)} of {len(values)})")
+        return None
+    total = None if len(present) == len(values) else len(values)
+    return replace(estimate(present, bounds), total=total)
 
 
-def _in_unit(metric: str, value: float | None) -> Cell:
-    described = registry.metric(metric)
-    return _number(value, scale=described.scale, digits=described.digits)
+def _number(value: float, *, digits: int, scale: float = 1) -> str:
+    return f"{round(value * scale, digits) + 0:,.{digits}f}"  # + 0 turns -0.0 into 0.0
 
 
-def _number(value: float | None, *, digits: int, scale: float = 1) -> Cell:
-    if value is None or not isfinite(value):
-        return Cell(MISSING)
-    return Cell(f"{round(value * scale, digits) + 0:,.{digits}f}", value * scale)  # + 0 turns -0.0 into 0.0
+def _or_empty(result: Estimate | None, **options: Any) -> str:
+    return format_estimate(result, missing="", **options)
 
 
-def _p_value(p: float | None) -> Cell:
-    return Cell("< 0.001", p) if p is not None and p < 0.001 else _number(p, digits=3)
+def _interval_only(result: Estimate | None, **options: Any) -> str:
+    """Format the interval of an estimate; the mean if the interval has no width."""
+    text = _or_empty(result, **options)
+    return text.partition(" ")[2] or text
+
+
+def _p_value(p: Estimate | None, **options: Any) -> str:
+    return "< 0.001" if p is not None and p.mean < 0.001 else format_estimate(p, **options)
