@@ -131,12 +131,12 @@ DIGITS = symbols(["3"], count=7)
 PAIRS = [Pair("3 4 5", "5 4 3"), Pair("6", ""), Pair("7 8 3 4", "9 9 9 9")]
 
 
-def translated(**options: Any) -> list[str]:
+def translated(pairs: list[Pair] = PAIRS, **options: Any) -> list[str]:
     vocabularies = Vocabularies(DIGITS, DIGITS)
     network = make_network(vocabulary_size=DIGITS.size, seed=3)
     examples = encode(PAIRS, vocabularies, source_eos=False, max_source_length=None, max_target_length=None)
     translator = Translator(vocabularies=vocabularies, **{"max_length": 5, **options})
-    results = translator(network, examples[[0, 1, 2]], PAIRS)
+    results = translator(network, examples[[0, 1, 2]], pairs)
     return [best.hypothesis for best, *_ in results]
 
 
@@ -148,6 +148,16 @@ def test_prefixes_of_the_translator(size: int) -> None:
     assert len(two) >= 3
     assert [text.split()[:4] for text in translated(beam_size=size, prefix_size=None)][2] == ["9"] * 4
     assert translated(beam_size=size) == free
+
+
+def test_tokens_that_a_pair_excludes_are_in_none_of_its_outputs() -> None:
+    free = " ".join(translated(min_length=4)).split()
+    common = max(set(free), key=free.count)
+    pairs = [replace(PAIRS[0], excludes=rf"{common}|4"), PAIRS[1], replace(PAIRS[2], excludes=r"[^<9].*")]
+    one, two, three = (text.split() for text in translated(pairs, min_length=4))
+    assert {common, "4"}.isdisjoint(one)
+    assert two == translated(min_length=4)[1].split()
+    assert {*three} == {"9"}
 
 
 def test_all_tokens_of_one_sample_can_differ() -> None:

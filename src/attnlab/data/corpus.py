@@ -35,6 +35,7 @@ class Pair:
         reference: text that outputs are scored against; None for the target as its tokenizer normalises it.
         annotations: plain JSON data for the metrics of the dataset, copied into every prediction.
         postprocess: maps the decoded text to the final text, which is scored and shown; None for no change.
+        excludes: regular expression of the target tokens that no output contains; None for none.
         origin: where the pair was read; None if it is generated. Equal pairs may have different origins.
     """
 
@@ -44,6 +45,7 @@ class Pair:
     reference: str | None = None
     annotations: Mapping[str, Any] | None = None
     postprocess: Callable[[str], str] | None = None
+    excludes: str | None = None
     origin: Origin | None = field(default=None, compare=False)
 
 

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from attnlab.decoding.grammar import Grammar
-from attnlab.types import EOS, PAD, UNK
+from attnlab.types import EOS, PAD
 
 FORBIDDEN = float("-inf")
 
@@ -40,21 +41,21 @@ def log_probabilities(logits: Tensor, copy_ids: Tensor | None, *, must_end: bool
 
 @dataclass(frozen=True, kw_only=True)
 class Constraints:
-    """Minimum length, blocked tokens, forced tokens and a grammar; the defaults restrict nothing.
+    """Minimum length, excluded tokens, forced tokens and a grammar; the defaults restrict nothing.
 
     A forced token is allowed whatever the other restrictions are. Where they allow no token at all, EOS is
     allowed.
 
     Args:
         no_repeat_ngram_size: n; no n tokens in sequence occur twice in an output. 0 for no restriction.
-        no_unknown: no output contains UNK.
+        excluded: [B, V] bool, True at the tokens that no output of a sentence contains.
         forced: [B, P] int64, the token of each of the first P positions; PAD where any token is allowed.
         grammar: applied to the tokens that the other restrictions allow, if no token is forced.
     """
 
     min_length: int = 0
     no_repeat_ngram_size: int = 0
-    no_unknown: bool = False
+    excluded: Tensor | None = None
     forced: Tensor | None = None
     grammar: Grammar | None = None
 
@@ -74,8 +75,11 @@ class Constraints:
         if 0 < self.no_repeat_ngram_size <= step:
             repeats = _repeats(history(), self.no_repeat_ngram_size, log_p.size(-1))
             allowed = allowed.masked_fill(repeats, FORBIDDEN)
-        if self.no_unknown:
-            allowed = allowed.index_fill(-1, torch.tensor(UNK, device=log_p.device), FORBIDDEN)
+        if self.excluded is not None:
+            excluded = self.excluded[sentences]  # [live, V]
+            # copied words, with ids from V on, are allowed
+            excluded = F.pad(excluded, (0, log_p.size(-1) - excluded.size(-1)))
+            allowed = allowed.masked_fill(excluded[:, None], FORBIDDEN)
         if step < self.min_length:
             allowed = allowed.index_fill(-1, torch.tensor(EOS, device=log_p.device), FORBIDDEN)
         if self.grammar is not None:

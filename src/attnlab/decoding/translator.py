@@ -1,16 +1,19 @@
 """Translation of source batches to predictions: search, reranking, conversion of token ids to text."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import islice
 from math import exp
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from attnlab.data.alignment import output_links
 from attnlab.data.corpus import Pair
-from attnlab.data.tokenization.tokenizer import UNKNOWN
+from attnlab.data.tokenization.tokenizer import UNKNOWN, Tokenizer
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.beam import beam
 from attnlab.decoding.constraints import Constraints
@@ -24,6 +27,15 @@ from attnlab.files.predictions import Prediction
 from attnlab.nn.seq2seq import TranslationModel
 from attnlab.settings import Count, NotNegative, Positive, PositiveFraction, Seed, Size
 from attnlab.types import PAD, Batch, Hypotheses
+
+
+@lru_cache(maxsize=256)  # the sentences of a corpus have few different expressions
+def _matches(tokenizer: Tokenizer, expression: str | None) -> Tensor:
+    """Return which tokens of a vocabulary are matches of a regular expression, [V] bool."""
+    if expression is None:
+        return torch.zeros(tokenizer.size, dtype=torch.bool)
+    tokens = tokenizer.tokens(range(tokenizer.size))
+    return torch.tensor([re.fullmatch(expression, token) is not None for token in tokens])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,10 +163,21 @@ class Translator:
         return Constraints(
             min_length=self.min_length,
             no_repeat_ngram_size=self.no_repeat_ngram_size,
-            no_unknown=batch.copy_ids is not None and self.vocabularies.target.id_of(UNKNOWN) is not None,
+            excluded=self._excluded(batch, pairs),
             forced=None if self.prefix_size == 0 else prefix,
             grammar=None if self.grammar is None else self._grammar(self.grammar, pairs),
         )
+
+    def _excluded(self, batch: Batch, pairs: Sequence[Pair]) -> Tensor | None:
+        """Return the tokens that no output of a sentence contains, [B, V]; None if there are none."""
+        target = self.vocabularies.target
+        unknown = None if batch.copy_ids is None else target.id_of(UNKNOWN)
+        if unknown is None and not any(pair.excludes for pair in pairs):
+            return None
+        excluded = torch.stack([_matches(target, pair.excludes) for pair in pairs])  # [B, V]
+        if unknown is not None:
+            excluded[:, unknown] = True
+        return excluded.to(batch.source.device)
 
     def _grammar(self, accepts: Accepts, pairs: Sequence[Pair]) -> Grammar:
         def decode(row: int, ids: Sequence[int]) -> str:

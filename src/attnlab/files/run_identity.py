@@ -35,6 +35,7 @@ NEUTRAL: Mapping[str, Any] = {
     "attention.gate_bias": 0.0,
     "attention.score.gate_bias": 0.0,
     "data.metrics": [],
+    "data.min_probability": 0.0,
     "decoder.latches": 0.0,
     "embedding._target_": "attnlab.nn.embedding.TokenEmbedding",
     "features._target_": "attnlab.nn.features.Concatenated",

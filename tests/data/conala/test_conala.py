@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from attnlab.data.conala.dataset import TEST_MEMBER, TRAIN_MEMBER, Preparation, load_conala, normalise
-from attnlab.data.conala.placeholders import RestorePlaceholders
+from attnlab.data.conala.placeholders import RestorePlaceholders, unused_in
 from attnlab.data.conala.python_code import cut
 from attnlab.data.conala.tokenizer import python
 from attnlab.data.corpus import Corpus, Pair
@@ -176,6 +176,7 @@ def test_pairs_with_placeholders_restore_the_texts_and_keep_the_raw_reference(wr
         reference=snippet,
         annotations={"quoted": ["names", "age"]},
         postprocess=RestorePlaceholders((("var_0", "names"), ("str_0", "age"))),
+        excludes=unused_in("print var_0 and str_0"),
     )
     assert corpus.metrics == ("conala_bleu", "conala_exact_match", "parses", "slot_accuracy")
     plain = load_file(path, preparation=Preparation(normalise=False))
@@ -343,3 +344,34 @@ def test_truncated_archive_is_rejected(served: tuple[Path, str], tmp_path: Path)
     whole.write_bytes(whole.read_bytes()[:200])
     with pytest.raises(UserError, match=r"conala.zip \(conala-corpus/conala-train.json\): cannot be read"):
         download_and_load(cache=str(tmp_path / "cache"), url=f"{address}/conala.zip", train_md5=MD5)
+
+
+def mined(number: int, probability: object, **changes: object) -> str:
+    item = {"parent_answer_post_id": 7, "prob": probability, "snippet": f"f({number})", "id": f"7_7_{number}"}
+    return json.dumps({**item, "intent": f"call f with {number}", "question_id": number, **changes})
+
+
+def test_mined_examples_are_json_lines_with_probabilities(tmp_path: Path):
+    path = tmp_path / "mined.jsonl"
+    path.write_text("\n".join([*(mined(n, n / 10) for n in range(10)), "", mined(10, 1)]) + "\n")
+    for threshold, kept in ((0.0, {*range(11)}), (0.8, {8, 9, 10})):
+        corpus = load_file(path, keep_unrewritten=True, min_probability=threshold)
+        pairs = [*corpus.train, *corpus.val]
+        assert {pair.target for pair in pairs} == {f"f({number})" for number in kept}
+        assert {pair.origin.line for pair in pairs if pair.target == "f(10)"} == {12}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (mined(1, 0.5)[:-9], "line 2: invalid JSON"),
+        (mined(1, "high"), "line 2: prob must be a number"),
+        (mined(1, 0.5, snippet=" "), "line 2: snippet must be non-empty text"),
+        ("[]", "line 2: expected an object"),
+    ],
+)
+def test_invalid_lines_of_mined_examples_are_named(tmp_path: Path, line: str, message: str):
+    path = tmp_path / "mined.jsonl"
+    path.write_text(f"{mined(0, 0.1)}\n{line}\n")
+    with pytest.raises(UserError, match=message):
+        load_file(path)

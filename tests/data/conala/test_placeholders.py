@@ -1,7 +1,10 @@
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attnlab.data.conala.dataset import Preparation
 from attnlab.data.conala.placeholders import (
     Placeholders,
     RestorePlaceholders,
@@ -123,3 +126,12 @@ def test_restoring_replaced_code_gives_the_original(spans: list[tuple[str, str]]
     if parse(code):
         assert same_tree(restore(replaced, placeholders), code)
     assert join(cut(replaced)) == replaced
+
+
+def test_placeholders_that_an_intent_lacks_are_excluded() -> None:
+    pair = Preparation(slots=True)("sort `names` by 'age', not by str_7")
+    assert pair.source == "sort var_0 by str_0, not by str_7"
+    tokens = ["var_0", "var_1", "str_0", "str_1", "str_7", "str_70", "my_var_1", "sort"]
+    assert [token for token in tokens if re.fullmatch(pair.excludes, token)] == ["var_1", "str_1", "str_70"]
+    assert re.fullmatch(Preparation(slots=True)("sort a dict").excludes, "var_0")
+    assert Preparation(slots=False)("sort `names`").excludes is None

@@ -1,7 +1,7 @@
 """CoNaLa: English intents and the Python snippets that implement them (Yin et al. 2018, arXiv 1805.08949).
 
 The annotated corpus was collected from Stack Overflow (CC BY-SA 4.0): 2,379 training and 500 test examples.
-The archive also contains automatically mined pairs, which are not used.
+The archive also contains automatically mined pairs, which `data.path` can read; they are not used by default.
 """
 
 import hashlib
@@ -22,8 +22,8 @@ from attnlab.data.datasets.near_duplicates import Tokens, group_near_duplicates
 from attnlab.data.download import download
 from attnlab.data.splitting import split
 from attnlab.errors import UserError
-from attnlab.files.reading import SURROGATE, decode, read_text
-from attnlab.settings import Count, FilePath, FolderPath, Fraction, PositiveFraction, Size
+from attnlab.files.reading import SURROGATE, decode, read_text, split_lines
+from attnlab.settings import Count, FilePath, FolderPath, Fraction, PositiveFraction, Probability, Size
 
 URL = "http://www.phontron.com/download/conala-corpus-v1.1.zip"
 TRAIN_MEMBER = "conala-corpus/conala-train.json"
@@ -89,6 +89,7 @@ class Preparation:
             source=source,
             target=placeholders.replace_in_code(snippet, replaced),
             postprocess=placeholders.RestorePlaceholders(replaced),
+            excludes=placeholders.unused_in(source),
         )
 
 
@@ -100,6 +101,7 @@ class Example(NamedTuple):
     snippet: str
     question_id: int | str
     origin: Origin | None = None
+    probability: float = 1.0  # that the snippet implements the intent, of a mined example
 
     @property
     def question(self) -> str:
@@ -120,6 +122,7 @@ def load_conala(
     near_duplicates: PositiveFraction | None = 0.8,
     keep_unrewritten: bool = True,
     max_tokens: Size | None = None,
+    min_probability: Probability = 0.0,
     preparation: Preparation | None,
     held_out_fraction: Annotated[float, Ge(0), Lt(0.9)] = 0.0,
     score_held_out: bool = False,
@@ -128,8 +131,8 @@ def load_conala(
     """Load the annotated corpus and split a validation set off its training file.
 
     Args:
-        path: training file (JSON). None: the official archive is downloaded to `cache`, and its test file is
-            the test split.
+        path: training file, a JSON list or the JSON lines of the mined examples. None: the official archive
+            is downloaded to `cache`, and its test file is the test split.
         test: test file (JSON). It replaces the test file of the archive; without it a corpus from
             `path` has no test split. The whole file is used, so that scores are comparable with published
             ones.
@@ -145,6 +148,7 @@ def load_conala(
         keep_unrewritten: use the original intent of training examples without a rewritten one, instead of
             dropping them (79 of the 2,379).
         max_tokens: maximum number of white-space separated tokens of a training intent or snippet.
+        min_probability: smallest probability (`prob`) of mined training examples.
         preparation: conversion to pairs; None for intents and snippets as they are.
         held_out_fraction: share of the training file that is neither trained nor validated on. Which examples
             these are depends on the file and this fraction only, none is in the default development split,
@@ -170,12 +174,14 @@ def load_conala(
     kept = [
         example
         for example in examples
-        if (keep_unrewritten or example.rewritten_intent) and _fits(example, max_tokens)
+        if (keep_unrewritten or example.rewritten_intent)
+        and _fits(example, max_tokens)
+        and example.probability >= min_probability
     ]
     if not kept:
         raise UserError(
-            f"{path or url}: all {len(examples)} examples were dropped. Set data.keep_unrewritten=true or "
-            "data.max_tokens=null, or use another file"
+            f"{path or url}: all {len(examples)} examples were dropped. Set data.keep_unrewritten=true, "
+            "data.max_tokens=null or data.min_probability=0, or use another file"
         )
 
     def prepare(examples: Sequence[Example]) -> list[Pair]:
@@ -255,10 +261,17 @@ def _read_member(archive: Path, member: str, *, md5: str | None = None) -> list[
 
 
 def parse(text: str, *, name: str) -> list[Example]:
-    """Parse the text of a CoNaLa file; `name` is the file name in error messages."""
+    """Parse the text of a CoNaLa file; `name` is the file name in error messages.
+
+    Annotated examples are a JSON list, mined ones an object per line.
+    """
     try:
         items = json.loads(text)
     except json.JSONDecodeError as error:
+        if text.lstrip().startswith("{"):
+            lines = enumerate(split_lines(text), start=1)
+            origins = [(line, Origin(name, number)) for number, line in lines if line.strip()]
+            return [_example(_load_line(line, origin), origin) for line, origin in origins]
         raise UserError(
             f"{name}, line {error.lineno}: invalid JSON ({error.msg}). The file may be incomplete"
         ) from error
@@ -267,13 +280,26 @@ def parse(text: str, *, name: str) -> list[Example]:
     return [_example(item, Origin(name, number, "item")) for number, item in enumerate(items, start=1)]
 
 
+def _load_line(line: str, origin: Origin) -> object:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise UserError(f"{origin}: invalid JSON ({error.msg}). Correct or remove the line") from error
+
+
 def _example(item: object, origin: Origin) -> Example:
     """Convert one JSON object to an example, or raise `UserError` if a field is missing or invalid."""
     if not isinstance(item, dict):
         raise UserError(f"{origin}: expected an object with the fields {', '.join(FIELDS)}")
+    probability = item.get("prob", 1.0)
+    if "prob" in item:  # mined examples have no rewritten intent
+        item = {"rewritten_intent": None, **item}
+        if isinstance(probability, bool) or not isinstance(probability, int | float):
+            raise UserError(f"{origin}: prob must be a number. Correct or remove the item")
     if missing := [field for field in FIELDS if field not in item]:
         raise UserError(f"{origin}: missing fields: {', '.join(missing)}. Add them or remove the item")
-    example = Example(**{field: item[field] for field in FIELDS}, origin=origin)
+    values = {field: item[field] for field in FIELDS}
+    example = Example(**values, origin=origin, probability=probability)
     for field, text in zip(FIELDS[:3], example[:3], strict=True):
         absent = field == "rewritten_intent" and text in (None, "")
         if not absent and not _is_text(text):

@@ -60,6 +60,12 @@ def replace_in_intent(intent: str) -> tuple[str, Placeholders]:
     return SPAN.sub(replacement, intent), tuple((name, text) for text, name in names.items())
 
 
+def unused_in(intent: str) -> str:
+    """Return an expression of all placeholders that an intent does not contain: they have no text."""
+    used = "".join(rf"(?!{name}$)" for name in sorted({*re.findall(r"\b(?:var|str)_\d+\b", intent)}))
+    return rf"{used}(?:var|str)_\d+"
+
+
 def replace_in_code(code: str, placeholders: Placeholders) -> str:
     """Replace the texts of the placeholders in Python code.
 
