@@ -1,7 +1,13 @@
 """Recurrent cells whose input and state parts can be computed separately.
 
-The gates of a cell are a sum W x + U h + b. In a decoder only part of the input (the context or a fed-back
-state) depends on the step before; the rest is known for all steps, and is computed in one product.
+A layer of LSTM or GRU cells has three levels here, from the equation to the stack:
+
+- `_lstm` and `_gru`: the new state, given the summands W x + b and U h + b of the gates;
+- `Recurrence`: one layer, which computes W x + b of all steps in one product (`project`), and U h + b step by
+  step (`step`, `unroll`);
+- `CellStack`: the layers of a decoder. Only a part of its input, the feed (the context or a fed-back state),
+  depends on the step before.
+
 Parameters, their layout and the results are those of torch's own cells.
 """
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from attnlab.nn.attention.interventions import has_weights
 from attnlab.nn.decoders import Decoder, ExactHardDecoder
-from attnlab.nn.decoders.base import DecoderState
+from attnlab.nn.decoders.base import DecoderState, attend_positions
 from attnlab.nn.dropout import Dropout
 from attnlab.nn.seq2seq import Decoded, Encoded, Seq2Seq, sample_inputs
 from attnlab.settings import Fraction
@@ -159,26 +159,14 @@ class MarginalSeq2Seq(Seq2Seq):
         emissions = self.readout.emissions(states, memory)
         observed = torch.cat([tokens[:, 1:], batch.labels[:, -1:]], dim=1)  # [B, T]
         likelihood = self.readout.log_likelihood(emissions, observed)  # [B, T, S]
-        weights = self._align(states, likelihood, encoded, state)  # [B, T, S]
+        attention = self.decoder.attention
+        _, weights, _ = attend_positions(
+            attention, states, memory, keys, state.attention, positions=states.size(1), likelihood=likelihood
+        )  # [B, T, S]
         log_p = self.readout.mix(emissions, weights)  # [B, T, V]
         if not self.training:
-            weights = self.decoder.attention.posterior(states, memory, keys, weights, likelihood)
+            weights = attention.posterior(states, memory, keys, weights, likelihood)
         return Decoded(log_p, memory.on_source(weights))
-
-    def _align(self, states: Tensor, likelihood: Tensor, encoded: Encoded, state: DecoderState) -> Tensor:
-        """Return α [B, T, S]."""
-        attention, current = self.decoder.attention, state.attention
-        memory, keys = encoded.memory, encoded.keys
-        if not attention.stateful:
-            return attention(states, memory, keys, current)[1]  # type: ignore[no-any-return]
-        weights = []
-        for query, observed in zip(
-            torch.split(states, 1, dim=1), torch.split(likelihood, 1, dim=1), strict=True
-        ):
-            _, weight, current = attention(query, memory, keys, current)
-            current = attention.observe(current, observed)
-            weights.append(weight)
-        return torch.cat(weights, dim=1)
 
     @torch.no_grad()
     def _sample(self, inputs: Tensor, forced: Tensor, encoded: Encoded, state: DecoderState) -> Tensor:

@@ -93,11 +93,19 @@ class Decoder(nn.Module, ABC):
 
 
 def attend_positions(
-    attention: Attention, queries: Tensor, memory: Memory, keys: Tensor, state: Any, *, positions: int
+    attention: Attention,
+    queries: Tensor,
+    memory: Memory,
+    keys: Tensor,
+    state: Any,
+    *,
+    positions: int,
+    likelihood: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Any]:
     """Attend with queries [B, Q, H] of several target positions, or of several hypotheses at one position.
 
-    A mechanism without state is called once for all queries.
+    A mechanism without state is called once for all queries. One with state observes each token after its
+    position if its `likelihood` log p(y_i | s_i, h_j) [B, T, S] is given.
 
     Returns:
         Contexts [B, Q, D], weights [B, Q, S] and the last state of the mechanism.
@@ -105,8 +113,10 @@ def attend_positions(
     if not attention.stateful:
         return attention(queries, memory, keys, state)  # type: ignore[no-any-return]
     contexts, weights = [], []
-    for query in queries.chunk(positions, dim=1):
+    for i, query in enumerate(queries.chunk(positions, dim=1)):
         context, weight, state = attention(query, memory, keys, state)
+        if likelihood is not None:
+            state = attention.observe(state, likelihood[:, i : i + 1])
         contexts.append(context)
         weights.append(weight)
     return torch.cat(contexts, dim=1), torch.cat(weights, dim=1), state
