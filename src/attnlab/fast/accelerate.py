@@ -5,7 +5,6 @@ from collections import Counter
 from torch import nn
 
 from attnlab.fast.attend import Concat, Energy
-from attnlab.fast.cells import Tanh
 from attnlab.fast.layer import Cells, CellStack
 from attnlab.fast.linear import Linear, Products, has_large_weights
 from attnlab.fast.machine import trains_by_onednn
@@ -16,7 +15,6 @@ from attnlab.nn.attention import additive
 
 FAST: dict[type[nn.Module], type[nn.Module]] = {
     nn.Linear: Linear,
-    nn.Tanh: Tanh,
     additive.Concat: Concat,
     additive.Energy: Energy,
     cells.Cells: Cells,

@@ -3,9 +3,7 @@
 from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor, nn
-
-from attnlab.fast.linear import is_few
+from torch import Tensor
 
 sigmoid_backward = torch.ops.aten.sigmoid_backward.grad_input
 tanh_backward = torch.ops.aten.tanh_backward.grad_input
@@ -190,15 +188,6 @@ CELLS: dict[str, type[LSTM] | type[GRU]] = {"lstm": LSTM, "gru": GRU}
 def widest(dtype: torch.dtype) -> torch.dtype:
     """Return the dtype that sums are accumulated in: fp32, or fp64 for fp64."""
     return torch.float64 if dtype == torch.float64 else torch.float32
-
-
-class Tanh(nn.Tanh):
-    """`torch.nn.Tanh` computed by `tanh_` where no gradient is needed."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        if torch.is_grad_enabled() or is_few(x):
-            return torch.tanh(x)
-        return _tanh(x, torch.empty_like(x))
 
 
 def tanh_(x: Tensor) -> Tensor:

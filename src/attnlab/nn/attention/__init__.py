@@ -1,54 +1,32 @@
 """Attention mechanisms, one module per family. `base.Attention` defines the interface."""
 
-from attnlab.nn.attention.additive import Additive, Concat
-from attnlab.nn.attention.base import Attention
-from attnlab.nn.attention.baselines import Final, Mean, NoAttention
-from attnlab.nn.attention.coverage import CoverageSee, CoverageTu
-from attnlab.nn.attention.differential import Differential
-from attnlab.nn.attention.forgetting import Forgetting
-from attnlab.nn.attention.forward import Forward
-from attnlab.nn.attention.hard import Hard
-from attnlab.nn.attention.local import LocalM, LocalP
-from attnlab.nn.attention.location import Location, LocationSensitive
-from attnlab.nn.attention.markov import Markov
-from attnlab.nn.attention.mixture import Mixture
-from attnlab.nn.attention.monotonic import MILk, MoChA, Monotonic
-from attnlab.nn.attention.multihead import MultiHead
-from attnlab.nn.attention.multiplicative import Cosine, Dot, General, ScaledDot
-from attnlab.nn.attention.shift import Shift
-from attnlab.nn.attention.sigmoid import Sigmoid
-from attnlab.nn.attention.sink import Sink
-from attnlab.nn.attention.stick_breaking import StickBreaking
-
-__all__ = [
-    "Additive",
-    "Attention",
-    "Concat",
-    "Cosine",
-    "CoverageSee",
-    "CoverageTu",
-    "Differential",
-    "Dot",
-    "Final",
-    "Forgetting",
-    "Forward",
-    "General",
-    "Hard",
-    "LocalM",
-    "LocalP",
-    "Location",
-    "LocationSensitive",
-    "MILk",
-    "Markov",
-    "Mean",
-    "Mixture",
-    "MoChA",
-    "Monotonic",
-    "MultiHead",
-    "NoAttention",
-    "ScaledDot",
-    "Shift",
-    "Sigmoid",
-    "Sink",
-    "StickBreaking",
-]
+from attnlab.nn.attention.additive import Additive as Additive
+from attnlab.nn.attention.additive import Concat as Concat
+from attnlab.nn.attention.base import Attention as Attention
+from attnlab.nn.attention.baselines import Final as Final
+from attnlab.nn.attention.baselines import Mean as Mean
+from attnlab.nn.attention.baselines import NoAttention as NoAttention
+from attnlab.nn.attention.coverage import CoverageSee as CoverageSee
+from attnlab.nn.attention.coverage import CoverageTu as CoverageTu
+from attnlab.nn.attention.differential import Differential as Differential
+from attnlab.nn.attention.forgetting import Forgetting as Forgetting
+from attnlab.nn.attention.forward import Forward as Forward
+from attnlab.nn.attention.hard import Hard as Hard
+from attnlab.nn.attention.local import LocalM as LocalM
+from attnlab.nn.attention.local import LocalP as LocalP
+from attnlab.nn.attention.location import Location as Location
+from attnlab.nn.attention.location import LocationSensitive as LocationSensitive
+from attnlab.nn.attention.markov import Markov as Markov
+from attnlab.nn.attention.mixture import Mixture as Mixture
+from attnlab.nn.attention.monotonic import MILk as MILk
+from attnlab.nn.attention.monotonic import MoChA as MoChA
+from attnlab.nn.attention.monotonic import Monotonic as Monotonic
+from attnlab.nn.attention.multihead import MultiHead as MultiHead
+from attnlab.nn.attention.multiplicative import Cosine as Cosine
+from attnlab.nn.attention.multiplicative import Dot as Dot
+from attnlab.nn.attention.multiplicative import General as General
+from attnlab.nn.attention.multiplicative import ScaledDot as ScaledDot
+from attnlab.nn.attention.shift import Shift as Shift
+from attnlab.nn.attention.sigmoid import Sigmoid as Sigmoid
+from attnlab.nn.attention.sink import Sink as Sink
+from attnlab.nn.attention.stick_breaking import StickBreaking as StickBreaking

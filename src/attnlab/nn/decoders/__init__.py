@@ -1,24 +1,13 @@
 """Decoders, one module for each order of attending and updating the state."""
 
-from attnlab.nn.cells import StateShape
-from attnlab.nn.decoders.bahdanau import BahdanauDecoder
-from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState, Unroll
-from attnlab.nn.decoders.exact_hard import ExactHardDecoder
-from attnlab.nn.decoders.finite_state import FiniteStateDecoder
-from attnlab.nn.decoders.gnmt import GNMTDecoder
-from attnlab.nn.decoders.luong import LuongDecoder
-from attnlab.nn.decoders.transformer import TransformerDecoder
-
-__all__ = [
-    "BahdanauDecoder",
-    "Decoder",
-    "DecoderOutput",
-    "DecoderState",
-    "ExactHardDecoder",
-    "FiniteStateDecoder",
-    "GNMTDecoder",
-    "LuongDecoder",
-    "StateShape",
-    "TransformerDecoder",
-    "Unroll",
-]
+from attnlab.nn.cells import StateShape as StateShape
+from attnlab.nn.decoders.bahdanau import BahdanauDecoder as BahdanauDecoder
+from attnlab.nn.decoders.base import Decoder as Decoder
+from attnlab.nn.decoders.base import DecoderOutput as DecoderOutput
+from attnlab.nn.decoders.base import DecoderState as DecoderState
+from attnlab.nn.decoders.base import Unroll as Unroll
+from attnlab.nn.decoders.exact_hard import ExactHardDecoder as ExactHardDecoder
+from attnlab.nn.decoders.finite_state import FiniteStateDecoder as FiniteStateDecoder
+from attnlab.nn.decoders.gnmt import GNMTDecoder as GNMTDecoder
+from attnlab.nn.decoders.luong import LuongDecoder as LuongDecoder
+from attnlab.nn.decoders.transformer import TransformerDecoder as TransformerDecoder

@@ -36,7 +36,6 @@ class LuongDecoder(RecurrentDecoder):
         super().__init__(attention=attention, feed_size=size if input_feeding else 0, **settings)
         self.input_feeding = input_feeding
         self.combine = combine
-        self.tanh = nn.Tanh()
 
     def begin(self, layers: tuple[CellState, ...], memory: Memory) -> DecoderState:
         feed = self._feed(torch.zeros_like(layers[-1][0]))
@@ -48,7 +47,7 @@ class LuongDecoder(RecurrentDecoder):
         assert state.feed is not None
         top, layers = self.cells.step(inputs, state.feed, state.layers, state.dropout)  # [B, Q, H]
         contexts, weights, attention = self.attention(top, memory, keys, state.attention)
-        states = self.tanh(self.combine(torch.cat([contexts, top], dim=-1)))  # [B, Q, H]
+        states = torch.tanh(self.combine(torch.cat([contexts, top], dim=-1)))  # [B, Q, H]
         state = state._replace(layers=layers, attention=attention, feed=self._feed(states))
         return DecoderOutput(states, contexts, weights), state
 
@@ -60,7 +59,7 @@ class LuongDecoder(RecurrentDecoder):
         contexts, weights, _ = attend_positions(
             self.attention, tops, memory, keys, state.attention, positions=tops.size(1)
         )
-        states = self.tanh(self.combine(torch.cat([contexts, tops], dim=-1)))  # [B, T, H]
+        states = torch.tanh(self.combine(torch.cat([contexts, tops], dim=-1)))  # [B, T, H]
         return DecoderOutput(states, contexts, weights)
 
     def _feed(self, states: Tensor) -> Tensor:
