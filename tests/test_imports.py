@@ -148,7 +148,6 @@ def test_training_imports_other_packages_late() -> None:
         "onnx",
         "jinja2.environment",
         "attnlab.cli.bench",
-        "attnlab.training.benchmark.timing",
     }
     assert "lightning" in training
     assert not late & training

@@ -15,7 +15,10 @@ import torch
 
 from attnlab.config.compose import compose_run
 from attnlab.training import build, components
-from attnlab.training.benchmark import timing
+
+sys.path.append(str(Path(__file__).parents[1] / "speed"))
+
+import timing
 
 HERE = Path(__file__).parent
 BATCHES, ROUNDS = 40, 3

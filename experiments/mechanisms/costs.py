@@ -12,8 +12,11 @@ from statistics import fmean
 
 from attnlab.config.compose import compose_run
 from attnlab.training import build, components
-from attnlab.training.benchmark import timing
-from attnlab.training.benchmark.flops import useful_flops
+
+sys.path.append(str(Path(__file__).parents[1] / "speed"))
+
+import timing
+from flops import useful_flops
 
 HERE = Path(__file__).parent
 NAMES = sorted(path.stem for path in (HERE.parents[1] / "conf" / "attention").glob("*.yaml"))

@@ -10,8 +10,10 @@ the step without shards with its range over rounds, and the seconds of one diges
 
 import argparse
 import copy
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 
 import torch
@@ -20,13 +22,16 @@ from torch.nn.utils import clip_grad_norm_
 
 from attnlab.config.compose import compose_run
 from attnlab.training import build, components
-from attnlab.training.benchmark.timing import time_interleaved
 from attnlab.training.callbacks.reproducibility import digest
 from attnlab.training.environment import cpu_name
 from attnlab.training.module import Seq2SeqModule
 from attnlab.training.seeding import seed_generators
 from attnlab.training.shards import Shards
 from attnlab.types import Batch
+
+sys.path.append(str(Path(__file__).parents[1] / "speed"))
+
+from timing import time_interleaved
 
 SHARDS = (None, 1, 2, 4, 8)
 

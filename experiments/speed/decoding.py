@@ -17,6 +17,7 @@ from statistics import fmean, median
 from typing import Any
 from unittest.mock import patch
 
+import timing
 import torch
 from tables import precisions, print_table
 
@@ -26,7 +27,6 @@ from attnlab.decoding.search import greedy
 from attnlab.jobs.logs import quieten_lightning
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training import build, components
-from attnlab.training.benchmark import timing
 from attnlab.types import EOS, Batch
 
 

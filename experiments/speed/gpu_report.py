@@ -23,14 +23,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+import timing
 import torch
 import torch.nn.functional as F
+from bench import measurements_table
 from lightning import seed_everything
 from omegaconf import DictConfig
 from rich.table import Table
+from timing import Row, Settings
 from torch import Tensor, nn
 
-from attnlab.cli.bench import measurements_table
 from attnlab.config.compose import compose_run
 from attnlab.config.options import options_of
 from attnlab.decoding.beam import beam
@@ -39,8 +41,6 @@ from attnlab.fast import make_plain
 from attnlab.files.terminal import print_line, print_table
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training import build, components
-from attnlab.training.benchmark import timing
-from attnlab.training.benchmark.timing import Row, Settings
 from attnlab.training.environment import environment
 from attnlab.training.module import Seq2SeqModule
 from attnlab.types import PAD, Batch

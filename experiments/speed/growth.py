@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 
 import matplotlib as mpl
+import timing
 import torch
 from matplotlib.figure import Figure
 from tables import write_csv
@@ -27,7 +28,6 @@ from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.report.files import save
 from attnlab.report.style import COLOURS, STYLE_SHEET
 from attnlab.training import build, components
-from attnlab.training.benchmark import timing
 from attnlab.training.module import Seq2SeqModule
 from attnlab.types import EOS, Batch
 

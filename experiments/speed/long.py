@@ -17,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import timing
 import torch
 from tables import print_table
 
@@ -25,7 +26,6 @@ from attnlab.decoding.search import greedy
 from attnlab.jobs.logs import quieten_lightning
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training import build, components
-from attnlab.training.benchmark import timing
 from attnlab.types import EOS
 
 MECHANISMS = ("shift", "additive", "monotonic")

@@ -15,6 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import timing
 from lightning import Callback, LightningModule, Trainer, seed_everything
 from tables import print_table
 
@@ -22,7 +23,6 @@ from attnlab.config.compose import compose_run
 from attnlab.files.run_directory import prepare_run
 from attnlab.jobs.logs import quieten_lightning
 from attnlab.training import build, components
-from attnlab.training.benchmark import timing
 from attnlab.training.loggers import MetricsFile, finish_wandb
 from attnlab.types import Batch
 

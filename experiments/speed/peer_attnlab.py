@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import timing
 import torch
 from peers import STEPS
 
@@ -18,7 +19,6 @@ from attnlab.decoding.beam import beam
 from attnlab.decoding.search import greedy
 from attnlab.jobs.logs import quieten_lightning
 from attnlab.training import build, components
-from attnlab.training.benchmark import timing
 from attnlab.training.environment import keep_freed_memory
 from attnlab.types import EOS, Batch
 

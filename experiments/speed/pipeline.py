@@ -12,13 +12,13 @@ from itertools import islice
 from pathlib import Path
 from statistics import median
 
+import timing
 import torch
 from tables import print_table
 
 from attnlab.config.compose import compose_run
 from attnlab.jobs.logs import quieten_lightning
 from attnlab.training import build, components
-from attnlab.training.benchmark import timing
 
 
 def main() -> None:

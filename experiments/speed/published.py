@@ -16,8 +16,10 @@ from functools import partial
 from pathlib import Path
 from statistics import fmean, median
 
+import timing
 import torch
 import torch.nn.functional as F
+from flops import useful_flops
 from tables import precisions, print_table
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
@@ -25,8 +27,6 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from attnlab.config.compose import compose_run
 from attnlab.jobs.logs import quieten_lightning
 from attnlab.training import build, components
-from attnlab.training.benchmark import timing
-from attnlab.training.benchmark.flops import useful_flops
 from attnlab.types import PAD, Batch
 
 

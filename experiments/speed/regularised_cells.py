@@ -12,6 +12,7 @@ from itertools import product
 from pathlib import Path
 from statistics import median
 
+import timing
 import torch
 from lightning import seed_everything
 from tables import print_table
@@ -19,7 +20,6 @@ from tables import print_table
 from attnlab.config.compose import compose_run
 from attnlab.jobs.logs import quieten_lightning
 from attnlab.training import build, components
-from attnlab.training.benchmark import timing
 
 VARIANTS = {
     "neither": (False, 0.0),

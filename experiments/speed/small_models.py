@@ -25,7 +25,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import fmean, median
 
+import timing
 import torch
+from flops import useful_flops
 from lightning import seed_everything
 from omegaconf import DictConfig
 from published import published_step
@@ -39,8 +41,6 @@ from attnlab.data.corpus import Corpus
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.jobs.logs import quieten_lightning
 from attnlab.training import build, components
-from attnlab.training.benchmark import timing
-from attnlab.training.benchmark.flops import useful_flops
 from attnlab.training.module import Seq2SeqModule
 from attnlab.training.teacher_forcing import sample_forced
 from attnlab.types import EOS, PAD, Batch

@@ -1,25 +1,31 @@
-"""`attnlab bench`: measure the speed of training and decoding, relative to the peak of the machine."""
+"""`attnlab bench`: time training steps and decoding on this machine."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+import time
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
-from statistics import fmean, median
-from typing import TYPE_CHECKING
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
 from attnlab.cli import arguments
-from attnlab.files.terminal import print_line, print_table
+from attnlab.files.terminal import print_table
 from attnlab.files.writing import check_writable, write_json
 
 if TYPE_CHECKING:
-    from attnlab.training.benchmark.timing import Loss, Row
-    from attnlab.types import Batch
+    from omegaconf import DictConfig
 
-IMPORTS = ("attnlab.training.benchmark.timing",)
+    from attnlab.data.datamodule import Seq2SeqData
+    from attnlab.training.module import Seq2SeqModule
+
+IMPORTS = ("attnlab.training.components",)
+
+Timings = list[tuple[float, int]]
+"""Seconds of each batch, and its tokens: of the sources and the targets, or of the outputs."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,40 +33,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "overrides", metavar="OVERRIDE", nargs="*", help="settings, as for attnlab train: attention=dot"
     )
     parser.add_argument(
+        "--against",
+        metavar="OVERRIDE",
+        nargs="+",
+        help="also time this configuration, such as fused=false, in alternation",
+    )
+    parser.add_argument(
         "--rounds", type=arguments.positive, default=5, help="timed rounds over the batches (default: 5)"
     )
     parser.add_argument(
         "--batches", type=arguments.positive, default=10, help="batches per round (default: 10)"
-    )
-    parser.add_argument(
-        "--lengths",
-        type=arguments.positive,
-        nargs=2,
-        metavar=("S", "T"),
-        help="random sentences of these source and target lengths instead of the configured data",
-    )
-    parser.add_argument(
-        "--vocabulary",
-        type=arguments.positive,
-        default=8004,
-        metavar="V",
-        help="vocabulary size of random sentences (default: 8004)",
-    )
-    parser.add_argument(
-        "--against", choices=("plain",), help="also time the plain loop over single decoder steps"
     )
     parser.add_argument("--no-search", action="store_true", help="time training only")
     parser.add_argument("--json", metavar="FILE", help="write all measurements to this file")
 
 
 def main(options: argparse.Namespace) -> int:
-    from lightning import seed_everything
-
     from attnlab.config.compose import compose_run, usage_errors
     from attnlab.jobs.logs import quieten_lightning
     from attnlab.jobs.worker_process import import_from_current_folder
-    from attnlab.training import build, components
-    from attnlab.training.benchmark import timing
     from attnlab.training.environment import environment
 
     quieten_lightning()
@@ -68,74 +59,85 @@ def main(options: argparse.Namespace) -> int:
     if options.json:
         check_writable(Path(options.json))
     with usage_errors():
-        config = compose_run(options.overrides)
-    settings = timing.Settings.of(config)
-    seed_everything(config.seed, verbose=False)
-    if options.lengths:
-        source, target = options.lengths
-        corpus, vocabularies = timing.random_corpus(
-            source, target, options.vocabulary, options.batches, config
-        )
-    else:
-        corpus = build.build_corpus(config)
-        vocabularies = build.build_vocabularies(config, corpus)
-    batches = timing.take_batches(config, corpus, vocabularies, options.batches, settings.device)
-    network = build.build_network(config, vocabularies).to(settings.device)
-    module = components.build_module(config, network, vocabularies, corpus)
+        configs = {"": compose_run(options.overrides)}
+        if options.against:
+            configs[f", {' '.join(options.against)}"] = compose_run(options.overrides + options.against)
+    systems = {label: (config, *_build(config)) for label, config in configs.items()}
+    rows: dict[str, Timings] = {}
+    for number in range(options.rounds + 1):
+        for label, system in systems.items():
+            for work, times in _time_round(*system, options.batches, search=not options.no_search).items():
+                if number > 0:  # the first round warms up
+                    rows.setdefault(f"{work}{label}", []).extend(times)
 
-    losses: dict[str, Loss] = {"train": timing.fast_loss}
-    if options.against:
-        losses[f"train, {options.against}"] = timing.plain_loss
-    rows = timing.measure_training(module, losses, batches, settings, options.rounds)
-    if not options.no_search:
-        rows += timing.measure_search(module, batches, settings, options.rounds)
-
-    print_table(measurements_table(rows, title=f"{config.name} · {config.variant} · {settings}"))
-    print_line(_shape(batches))
+    table = Table("per batch", "median ms", "fastest ms", "tokens/s", title=configs[""].variant)
+    for work, times in rows.items():
+        seconds, tokens = zip(*times, strict=True)
+        speed = f"{sum(tokens) / sum(seconds):,.0f}"
+        table.add_row(work, f"{1e3 * median(seconds):.2f}", f"{1e3 * min(seconds):.2f}", speed)
+    print_table(table)
     if options.json:
-        measurements = {
-            "command": ["attnlab", "bench", *options.arguments],
-            "settings": {**asdict(settings), "device": str(settings.device)},
-            "batches": [timing.sizes_of(batch)._asdict() for batch in batches],
-            "rows": [asdict(row) for row in rows],
-            **environment(),
-        }
-        write_json(Path(options.json), measurements)
+        command = ["attnlab", "bench", *options.arguments]
+        write_json(Path(options.json), {"command": command, "seconds and tokens": rows, **environment()})
     return 0
 
 
-def measurements_table(rows: Sequence[Row], title: str) -> Table:
-    """Build a table with one row for each kind of work."""
-    columns: dict[str, Callable[[Row], str]] = {
-        "median ms": lambda row: f"{1e3 * median(row.seconds):.2f}",
-        "best ms": lambda row: f"{1e3 * min(row.seconds):.2f}",
-        "tokens/s": lambda row: f"{row.tokens / median(row.seconds):,.0f}" if row.tokens else "–",
-        "GFLOP": lambda row: "–" if row.flops is None else f"{row.flops / 1e9:.2f}",
-        "GFLOP/s": lambda row: "–" if row.flops is None else f"{row.flops / median(row.seconds) / 1e9:.0f}",
-        "of peak": lambda row: "–" if row.utilisation is None else f"{row.utilisation:.1%}",
-        "memory MB": lambda row: "–" if row.peak_memory is None else f"{row.peak_memory / 1e6:.1f}",
-        "kernels": lambda row: "–" if row.launches is None else f"{row.launches}",
-        "kernels per step": lambda row: (
-            "–" if row.launches is None else f"{row.launches_per_target_step:.1f}"
-        ),
-    }
-    if all(row.launches is None for row in rows):
-        del columns["kernels"], columns["kernels per step"]
-    table = Table("per batch", title=title)
-    for name in columns:
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(row.work, *(cell(row) for cell in columns.values()))
-    return table
+def _build(config: DictConfig) -> tuple[Seq2SeqModule, Seq2SeqData]:
+    """Build module and data as a training does."""
+    from lightning import seed_everything
+
+    from attnlab.training import build, components
+
+    seed_everything(config.seed, verbose=False)
+    corpus = build.build_corpus(config)
+    vocabularies = build.build_vocabularies(config, corpus)
+    network = build.build_network(config, vocabularies)
+    module = components.build_module(config, network, vocabularies, corpus)
+    return module, components.build_data(config, corpus, vocabularies)
 
 
-def _shape(batches: Sequence[Batch]) -> str:
-    from attnlab.training.benchmark.timing import sizes_of
+def _time_round(
+    config: DictConfig, module: Seq2SeqModule, data: Seq2SeqData, count: int, *, search: bool
+) -> dict[str, Timings]:
+    """Train on the first batches of an epoch, then decode as many of the validation split."""
+    import torch
+    from lightning.pytorch.callbacks import LambdaCallback
 
-    sizes = [sizes_of(batch) for batch in batches]
-    real = sum(size.tokens for size in sizes) / sum(size.padded for size in sizes)
-    longest = (max(size.source for size in sizes), max(size.target for size in sizes))
-    return (
-        f"{len(batches)} batches of {fmean(size.sentences for size in sizes):.1f} sentences, "
-        f"S ≤ {longest[0]}, T ≤ {longest[1]}, {real:.0%} of the positions are tokens, the rest padding"
+    from attnlab.training import components
+    from attnlab.types import PAD
+
+    timings: dict[str, Timings] = {"train": []}
+
+    def clock() -> float:
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        return time.perf_counter()
+
+    def start(*_: Any) -> None:
+        timer.started = clock()
+
+    def end(trainer: Any, module: Any, outputs: Any, batch: Any, number: int) -> None:
+        tokens = int(batch.source_lengths.sum()) + int((batch.labels != PAD).sum())
+        timings["train"].append((clock() - timer.started, tokens))
+
+    timer: Any = LambdaCallback(on_train_batch_start=start, on_train_batch_end=end)
+    limits = {"max_epochs": 1, "max_steps": -1, "limit_train_batches": count, "limit_val_batches": 0}
+    trainer = components.quiet_trainer(
+        config, callbacks=[timer], devices=1, num_nodes=1, strategy="auto", **limits
     )
+    trainer.fit(module.train(), datamodule=data)
+    if not search:
+        return timings
+    device, settings = trainer.strategy.root_device, module.translator
+    network = module.network.to(device).eval()
+    greedy = replace(settings, beam_size=1, temperature=None, top_k=None, top_p=None)
+    size = settings.beam_size if settings.beam_size > 1 else 5
+    for batch in islice(data.val_dataloader(), count):
+        pairs = [data.pairs("val")[i] for i in batch.indices.tolist()]
+        for name, translator in (("greedy", greedy), (f"beam {size}", replace(greedy, beam_size=size))):
+            start()
+            with torch.inference_mode(), trainer.precision_plugin.forward_context():
+                results = translator(network, batch.to(device), pairs)
+            tokens = sum(len(best.tokens) + 1 for best, *_ in results)
+            timings.setdefault(name, []).append((clock() - timer.started, tokens))
+    return timings

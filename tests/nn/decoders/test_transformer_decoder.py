@@ -14,7 +14,6 @@ from attnlab.nn.bridge import LinearBridge, ZeroBridge
 from attnlab.nn.decoders import TransformerDecoder
 from attnlab.nn.encoders import TransformerEncoder
 from attnlab.nn.seq2seq import Seq2Seq
-from attnlab.training.benchmark.flops import useful_flops
 from attnlab.types import EOS
 from networks import (
     ATTENTIONS,
@@ -223,12 +222,6 @@ def test_every_parameter_gets_a_gradient_and_dropout_is_only_in_training() -> No
     assert torch.equal(forced_logits(network, batch), forced_logits(network, batch))
     with pytest.raises(ValueError, match=r"has 6 positions, but a sentence or an output has 7 tokens: set"):
         network(random_batch([3], [6]))
-
-
-def test_operations_of_the_attention_of_all_layers_are_counted() -> None:
-    batch = random_batch([3, 7], [4, 2])
-    one, two, four = (useful_flops(make(layers=layers), batch) for layers in (1, 2, 4))
-    assert 0 < two - one == pytest.approx((four - two) / 2)
 
 
 def test_export_is_refused_in_one_line() -> None:

@@ -20,8 +20,10 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
+from flops import useful_flops
 from lightning.pytorch.plugins.precision import MixedPrecision, Precision
 from omegaconf import DictConfig
+from stepwise import stepwise
 from torch import Tensor, nn
 from torch.nn.utils import clip_grad_norm_
 from torch.profiler import ProfilerActivity, profile
@@ -33,8 +35,6 @@ from attnlab.decoding.beam import beam
 from attnlab.decoding.search import greedy
 from attnlab.errors import UserError
 from attnlab.nn.seq2seq import Seq2Seq
-from attnlab.training.benchmark.flops import useful_flops
-from attnlab.training.benchmark.stepwise import stepwise
 from attnlab.training.components import build_data
 from attnlab.training.hardware import choose_precision
 from attnlab.training.module import Seq2SeqModule
@@ -79,12 +79,12 @@ class Settings:
         """Return the settings of a trainer with this configuration, on one device."""
         if config.trainer.get("gradient_clip_algorithm") not in (None, "norm"):
             raise UserError(
-                "attnlab bench only clips gradients by norm: set trainer.gradient_clip_algorithm=norm"
+                "these scripts clip gradients by norm only: set trainer.gradient_clip_algorithm=norm"
             )
         gpu = torch.cuda.is_available() and config.trainer.accelerator in ("auto", "gpu", "cuda")
         precision = choose_precision(config.trainer)
         if precision not in ("32-true", "bf16-mixed"):
-            raise UserError(f"trainer.precision={precision}: attnlab bench measures 32-true and bf16-mixed")
+            raise UserError(f"trainer.precision={precision}: these scripts measure 32-true and bf16-mixed")
         return cls(
             device=torch.device("cuda" if gpu else "cpu"),
             precision=precision,

@@ -1,1 +1,0 @@
-"""Timing and FLOP counts of training and search."""
