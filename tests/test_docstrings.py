@@ -1,6 +1,9 @@
 """Rules for docstrings that no linter has: what they contain, and which methods need one."""
 
 import ast
+import importlib
+import inspect
+import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +12,7 @@ from typing import NamedTuple
 import pytest
 
 import attnlab
+import attnlab.nn
 
 pytestmark = pytest.mark.slow  # `make lint` runs them too
 
@@ -126,6 +130,26 @@ def test_public_methods_are_documented_where_they_are_first_defined() -> None:
     text = "class A:\n  def f(self): pass\nclass B(A):\n  def f(self): pass\n  def g(self):\n    'G.'\n"
     text += "class C(B):\n  def g(self): pass\nclass D(Module):\n  def forward(self): pass\n"
     assert undocumented_methods([ast.parse(text)]) == ["A.f", "B.f"]
+
+
+def argument_entries(docstring: str | None) -> set[str]:
+    """Return the entries below `Args:`, each with its name and text, but not those with only a symbol."""
+    _, _, text = inspect.cleandoc(docstring or "").partition("\nArgs:\n")
+    entries = re.findall(r"^ {4}\w+: .+(?:\n {8}.+)*", text, re.MULTILINE)
+    return {" ".join(entry.split()) for entry in entries if len(entry.split()) > 2}
+
+
+def test_no_class_repeats_the_arguments_of_its_base() -> None:
+    repeated = []
+    for module in pkgutil.walk_packages(attnlab.nn.__path__, "attnlab.nn."):
+        for kind in vars(importlib.import_module(module.name)).values():
+            if inspect.isclass(kind) and kind.__module__ == module.name:
+                bases = set().union(*(argument_entries(base.__doc__) for base in kind.__mro__[1:]))
+                repeated += [f"{kind.__name__}: {entry}" for entry in argument_entries(kind.__doc__) & bases]
+    assert not repeated
+    assert argument_entries("A.\n\n    Args:\n        a: one\n            two\n        b: B\n") == {
+        "a: one two"
+    }
 
 
 def test_both_rules_find_violations() -> None:

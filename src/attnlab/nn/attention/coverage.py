@@ -33,9 +33,6 @@ class CoverageSee(Coverage):
 
     See, Liu & Manning 2017 (arXiv 1704.04368), section 2.3, equations 10 and 11. The coverage c_i is the
     state. `loss.terms.coverage` is the loss term of that paper.
-
-    Args:
-        size: A, the width of the hidden layer.
     """
 
     def __init__(self, *, size: Size, **sizes: Unpack[Sizes]) -> None:
@@ -55,7 +52,6 @@ class CoverageTu(Coverage):
     least N/100, so that C fits in half precision.
 
     Args:
-        size: A, the width of the hidden layer.
         max_fertility: N, the largest expected number of target tokens per source token.
     """
 

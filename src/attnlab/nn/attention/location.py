@@ -93,7 +93,6 @@ class LocationSensitive(AdditiveWithHistory):
     zero-padded at both ends, so padding has no influence.
 
     Args:
-        size: A, the width of the hidden layer.
         channels: C, the number of filters (10 in the paper).
         kernel: K, the number of positions that a filter spans (201 in the paper, for speech); odd, so that
             filters are centred.

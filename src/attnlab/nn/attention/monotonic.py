@@ -44,7 +44,6 @@ class Monotonic(Additive):
     State: the previous weights, [B, Q, S]; initially all weight on the first position.
 
     Args:
-        size: A, the width of the hidden layer.
         offset: initial r, the bias of the energies; choose it lower for longer sources.
         noise: σ, the standard deviation of the noise added to the energies in training, which favours clear
             decisions.
@@ -149,7 +148,6 @@ class MILk(MoChA):
     State: α, [B, Q, S]; initially all weight on the first position.
 
     Args:
-        size: A, the width of the hidden layers of both scores.
         normaliser: maps the scores u up to the head to weights.
     """
 

@@ -41,7 +41,6 @@ class TransformerEncoder(Encoder):
         heads: N, a divisor of D.
         expansion: width of the feed-forward networks as a multiple of D.
         dropout: dropout probability of the output of each sublayer.
-        positions: kind of position encoding, see `attnlab.nn.positions`.
     """
 
     def __init__(
