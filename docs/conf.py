@@ -14,6 +14,8 @@ kernels = Path(os.environ["IPYTHONDIR"]) / "profile_default" / "ipython_kernel_c
 kernels.parent.mkdir(parents=True, exist_ok=True)
 kernels.write_text('get_config().IPKernelApp.log_level = "ERROR"\n', encoding="utf-8")
 
+os.environ["PYTHONPATH"] = str(Path(__file__).parent / "lessons")  # of the kernels, for lesson.py
+
 project = "attnlab"
 author = "The attnlab developers"
 project_copyright = author
@@ -32,7 +34,6 @@ extensions = [
     "mathml",
     "mechanism_reference",
     "metric_reference",
-    "training_page",
     "tutorial_outputs",
 ]
 exclude_patterns = ["build", "extension", "gallery"]
@@ -74,6 +75,7 @@ napoleon_use_ivar = True
 
 html_math_renderer = "mathml"
 html_static_path = ["static"]
+html_extra_path = ["lessons/train.html"]
 html_css_files = ["attnlab.css"]
 html_theme = "furo"
 html_title = f"attnlab {version}"

@@ -30,7 +30,6 @@ ORDER = (
     {"explain"},
     {"api"},
     {"deploy"},
-    {"lesson"},
     {"cli"},
 )
 """A package may import itself and the packages of earlier rows."""

@@ -123,6 +123,7 @@ USAGE: list[Row] = [
     ("average RUN --last 0", b"", 2, "--last: '0' is not a whole number ≥ 1"),
     ("export RUN", b"", 2, "the following arguments are required: --onnx"),
     ("export RUN --page a.html", b"", 2, "export --page no longer exists: attnlab serve RUN opens a page"),
+    ("lesson check 3 mine.py", b"", 2, "lesson no longer exists: python docs/lessons/lesson.py check"),
     ("export nowhere --onnx a", b"", 1, "nowhere does not exist"),
     ("export RUN --onnx FILES", b"", 1, "--onnx FILES: the folder contains other files"),
     ("completion x", b"", 2, "unrecognized arguments: x"),

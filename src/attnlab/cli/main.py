@@ -44,6 +44,7 @@ OVERRIDE is a setting: attention=dot, seed=1, trainer.max_epochs=5, experiment=r
 """
 
 REMOVED = {
+    ("lesson",): "python docs/lessons/lesson.py check CHAPTER mine.py",
     ("export", "--page"): "attnlab serve RUN opens a page in the browser, and --onnx DIR needs no attnlab",
 }
 """What to use in place of commands and options of earlier versions."""

@@ -1,21 +1,24 @@
-"""The checks of the exercises: right implementations pass, and wrong ones get their own reason."""
+"""The lesson: its checks, its training and its command line."""
 
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
+from shutil import copyfile
 from typing import Any
 
 import pytest
 import torch
 
-from attnlab.errors import UsageError
-from attnlab.lesson.exercises import EXERCISES, MistakeError, check
-from attnlab.types import EOS, SOS
+import lesson
+from lesson import EOS, EXERCISES, SOS, MistakeError, UsageError, check, check_exercise, main, train
 
 BY_NAME = {exercise.name: exercise for exercise in EXERCISES}
 
 
 def reason(name: str, function: Callable[..., Any]) -> str:
     with pytest.raises(MistakeError) as raised:
-        BY_NAME[name].check(function)
+        check_exercise(BY_NAME[name], function)
     return str(raised.value)
 
 
@@ -50,16 +53,16 @@ RIGHT = {
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_right_implementations_pass(name: str) -> None:
-    BY_NAME[name].check(BY_NAME[name].solution)
-    BY_NAME[name].check(RIGHT.get(name, BY_NAME[name].solution))
+    check_exercise(BY_NAME[name], BY_NAME[name].solution)
+    check_exercise(BY_NAME[name], RIGHT.get(name, BY_NAME[name].solution))
 
 
 @pytest.mark.parametrize("name", BY_NAME)
 def test_each_typical_mistake_has_its_own_reason(name: str) -> None:
     exercise = BY_NAME[name]
     assert len(exercise.mistakes) >= 4
-    for expected, expression in exercise.mistakes.items():
-        assert reason(name, exercise.mistaken(expression)) == expected
+    for expected, mistaken in exercise.mistakes.items():
+        assert reason(name, mistaken) == expected
 
 
 def endless(step, state, max_length):
@@ -126,7 +129,7 @@ def test_other_wrong_implementations_get_a_reason(
     name: str, function: Callable[..., Any], expected: str
 ) -> None:
     with pytest.raises(MistakeError, match=expected):
-        BY_NAME[name].check(function)
+        check_exercise(BY_NAME[name], function)
 
 
 def test_check_prints_a_line_for_each_function(capsys: pytest.CaptureFixture[str]) -> None:
@@ -142,3 +145,98 @@ def test_check_prints_a_line_for_each_function(capsys: pytest.CaptureFixture[str
         check(7, copy)
     with pytest.raises(UsageError, match="choose 1 to 7"):
         check(8)
+
+
+SOLUTIONS = [exercise.solution for exercise in EXERCISES]
+
+
+def test_attention_reverses_what_a_fixed_vector_cannot() -> None:
+    fixed, attention = train(1, *SOLUTIONS, epochs=8), train(6, *SOLUTIONS, epochs=8)
+    assert attention.exact_match > 0.6 > fixed.exact_match
+    output = attention.outputs[-1]
+    assert len(output.weights) in (len(output.tokens), len(output.tokens) + 1)
+    assert output.weights.sum(dim=1) == pytest.approx(1, abs=1e-5)
+
+
+def test_training_and_search_call_the_functions_of_a_student(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = set()
+
+    def counted(function):
+        def call(*arguments):
+            calls.add((chapter, function.__name__))
+            return function(*arguments)
+
+        call.__name__ = function.__name__
+        return call
+
+    sequences = lesson.sequences
+    monkeypatch.setattr(lesson, "sequences", lambda _, *rest, **options: sequences(132, *rest, **options))
+    for chapter in (1, 5, 7):
+        train(chapter, *map(counted, SOLUTIONS), epochs=1)
+    five = {"score", "masked_softmax", "context", "decoder_step"}
+    seven = {*five, "greedy", "hard_weights", "copy_probabilities"}
+    one = {"final_state"}
+    assert calls == {(n, name) for n, names in ((1, one), (5, five), (7, seven)) for name in names}
+
+
+MINE = """
+import torch
+
+def score(query, keys, v):
+    return torch.tanh(query[:, None] + keys) @ v
+
+def masked_softmax(scores, mask):
+    return scores.softmax(dim=1)
+"""
+
+
+def test_check_prints_the_reason_and_fails(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(MINE)
+    assert main(["check", "2", str(mine)]) == 0
+    assert main(["check", "3", str(mine)]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "score is right",
+        "masked_softmax is not right yet: the mask is not used: padding gets weight",
+    ]
+    assert main(["check", "4", str(mine)]) == 2
+    assert "Chapter 4 needs a function context" in capsys.readouterr().err
+
+
+def test_a_copied_folder_needs_torch_only(tmp_path: Path) -> None:
+    copyfile(str(lesson.__file__), tmp_path / "lesson.py")
+    (tmp_path / "mine.py").write_text(MINE)
+    program = (
+        "import runpy, sys; sys.modules['attnlab'] = None; sys.argv = ['lesson.py', 'train', '2'];"
+        "runpy.run_path('lesson.py', run_name='__main__')"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    right, score, *rows = done.stdout.splitlines()
+    assert right == "score is right"
+    assert 60 < float(score.removeprefix("exact match ").removesuffix(" %")) <= 100
+    assert len(rows[0].split()) == 6
+    assert rows[-1].startswith("  end")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["check", "3", "none.py"], "none.py does not exist"),
+        (["check", "3", "none.txt"], "none.txt does not exist"),
+        (["check", "8", "MINE"], "There is no chapter 8: choose 1 to 7"),
+        (["check", "2", "BROKEN"], "SyntaxError: expected ':'"),
+    ],
+)
+def test_usage_errors_are_one_line(
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = {"MINE": MINE, "BROKEN": "def score(query, keys, v)\n    return 1\n"}
+    *rest, name = arguments
+    if name in files:
+        (tmp_path / f"{name}.py").write_text(files[name])
+        name = str(tmp_path / f"{name}.py")
+    assert main([*rest, name]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert message in line
