@@ -1,12 +1,16 @@
 """A custom encoder and a custom decoder, written outside the package."""
 
+from typing import Any, Unpack
+
 import torch
 from torch import Tensor, nn
 
+from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.nn.attention import Attention
 from attnlab.nn.cells import CellState
 from attnlab.nn.decoders import Decoder, DecoderOutput, StateShape
-from attnlab.nn.encoders import Encoder
+from attnlab.nn.embedding import EmbeddingSettings, TokenEmbedding
+from attnlab.nn.encoders import BagEncoder, Encoder
 from attnlab.types import Memory
 
 
@@ -58,3 +62,35 @@ class ElmanDecoder(Decoder):
         context, weights, attention = self.attention(hidden, memory, keys, attention)
         hidden = torch.tanh(self.map(torch.cat([embedded, hidden, context], dim=-1)))  # [B, Q, H]
         return DecoderOutput(hidden, context, weights), (hidden, attention)
+
+
+class MarkedEmbedding(TokenEmbedding):
+    """Embedding whose last dimension is 1 at one token of its side."""
+
+    def __init__(self, *, tokenizer: Tokenizer, token: str, **settings: Unpack[EmbeddingSettings]) -> None:
+        super().__init__(**settings)
+        marks = torch.zeros(tokenizer.size, 1)
+        marks[tokenizer.id_of(token)] = 1
+        self.register_buffer("marks", marks, persistent=False)
+
+    @property
+    def width(self) -> int:
+        """Size of an embedded token."""
+        return self.size + 1
+
+    def forward(self, tokens: Tensor, dropout: Tensor | None = None) -> Tensor:
+        """Embed tokens [B, T]."""
+        return torch.cat([super().forward(tokens, dropout), self.marks[self.in_vocabulary(tokens)]], dim=-1)
+
+
+class CountingEncoder(BagEncoder):
+    """Encoder that counts the batches of training in a buffer."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.register_buffer("batches", torch.tensor(0))
+
+    def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
+        """Encode [B, S, E]."""
+        self.batches += 1
+        return super().forward(embedded, lengths, mask)

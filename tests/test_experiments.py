@@ -16,13 +16,16 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob
 
 from attnlab.config.compose import compose_run
-from attnlab.config.options import CONF
+from attnlab.config.options import CONF, config_dirs
 from attnlab.data.datasets import scan
 from attnlab.metrics import registry
 from commands import clean_environment
 from forked import serve_program
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+REPORTS = sorted(path for path in EXPERIMENTS.glob("*/README.md") if path.parent.name != "parts")
+OWN_CONF = sorted(EXPERIMENTS.glob("*/conf"))
+"""Folders of the options that only experiments have."""
 RECORDER = '#!/bin/sh\nfor word in "$@"; do printf "%s\\n" "$word"; done >> {log}\necho >> {log}\n'
 """A stand-in for `attnlab` that writes its arguments to a file, one per line."""
 
@@ -48,7 +51,7 @@ def training_commands(text: str) -> list[list[str]]:
 
     A command is a whole line, the end of a comment in conf/, or quoted by backticks.
     """
-    joined = re.sub(r"\\\n\s*", " ", text)
+    joined = re.sub(r"\\\n#?\s*", " ", text)
     commands = re.findall(r"attnlab (?:train|bench) ([^`\n]*)", joined)
     parsed = [shlex.split(command.replace("…", ""), comments=True) for command in commands]
     return [[argument for argument in command if re.match(r"~|[\w@/.+-]+=", argument)] for command in parsed]
@@ -57,22 +60,29 @@ def training_commands(text: str) -> list[list[str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "path",
-    [*(CONF / "experiment").glob("*.yaml"), *(CONF / "study").glob("*.yaml")],
+    [
+        file
+        for conf in (CONF, *OWN_CONF)
+        for group in ("experiment", "study")
+        for file in conf.glob(f"{group}/*")
+    ],
     ids=lambda path: f"{path.parent.name}={path.stem}",
 )
 def test_file_of_an_experiment_or_study_starts_with_its_command(path: Path) -> None:
     header = "".join(line for line in path.read_text().splitlines(True) if line.startswith("#"))
     commands = training_commands(header)
     assert any(f"{path.parent.name}={path.stem}" in command for command in commands)
-    for command in commands:
-        compose_run(first_job(command))
+    with config_dirs([*map(str, OWN_CONF)]):
+        for command in commands:
+            compose_run(first_job(command))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("path", sorted(EXPERIMENTS.rglob("*.md")), ids=lambda path: path.parent.name)
 def test_commands_of_an_experiment_report_compose(path: Path) -> None:
-    for command in training_commands(path.read_text()):
-        compose_run(first_job(command))
+    with config_dirs([*map(str, OWN_CONF)]):
+        for command in training_commands(path.read_text()):
+            compose_run(first_job(command))
 
 
 @pytest.mark.slow
@@ -110,8 +120,9 @@ def test_training_commands_of_the_makefile_compose(tmp_path: Path) -> None:
     commands = [lines.splitlines() for lines in log.read_text().split("\n\n") if lines]
     training = [command[1:] for command in commands if command[0] == "train"]
     assert len(training) >= 10
-    for command in training:
-        compose_run(first_job([word for word in command if word != "-m"]))
+    with config_dirs([*map(str, OWN_CONF)]):
+        for command in training:
+            compose_run(first_job([word for word in command if not word.startswith("-")]))
 
 
 @pytest.mark.slow
@@ -153,7 +164,7 @@ def test_table_of_a_readme_is_that_of_its_results(
     assert generated_part(path.with_name("README.md")) == capsys.readouterr().out.strip()
 
 
-@pytest.mark.parametrize("path", sorted(EXPERIMENTS.glob("*/README.md")), ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("path", REPORTS, ids=lambda path: path.parent.name)
 def test_table_without_results_file_is_marked(path: Path) -> None:
     part = generated_part(path)
     reads_other_results = path.parent.name in ("scores", "robustness", "speed")
@@ -161,7 +172,21 @@ def test_table_without_results_file_is_marked(path: Path) -> None:
         assert part.startswith("**No results file.**") != path.with_name("results.csv").is_file()
 
 
-def test_scripts_import_names_that_exist() -> None:
+def test_package_names_no_part_of_an_experiment() -> None:
+    """Experiments depend on attnlab and not the other way round: they can be deleted without touching it."""
+    options = {f"{path.parent.name}={path.stem}" for conf in OWN_CONF for path in conf.glob("*/*.yaml")}
+    modules = {path.parent.name for path in EXPERIMENTS.glob("*/*/__init__.py")}
+    assert {"encoder=nested", "decoder=finite_state"} <= options
+    assert "attnlab_parts" in modules
+    names = re.compile("|".join(rf"(?<![\w.]){re.escape(name)}(?!\w)" for name in sorted(options | modules)))
+    package = CONF.parent / "src"
+    for path in (*package.rglob("*.py"), *CONF.rglob("*.yaml")):
+        found = names.search(path.read_text(encoding="utf-8"))
+        assert found is None, f"{path}: {found}"
+
+
+def test_scripts_import_names_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXPERIMENTS / "parts"))
     for path in EXPERIMENTS.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and str(node.module).startswith("attnlab"):
@@ -266,7 +291,7 @@ def test_no_folder_has_the_name_of_a_package() -> None:
     assert not folders & (optional | set(sys.stdlib_module_names))
 
 
-@pytest.mark.parametrize("path", sorted(EXPERIMENTS.glob("*/README.md")), ids=lambda path: path.parent.name)
+@pytest.mark.parametrize("path", REPORTS, ids=lambda path: path.parent.name)
 def test_report_ends_with_what_limits_it(path: Path) -> None:
     ending = path.read_text().rsplit("\n\n", 1)[-1]
     assert re.findall(r"^- \*\*(.+?):\*\*", ending, re.MULTILINE) == [

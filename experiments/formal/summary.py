@@ -10,7 +10,6 @@ from statistics import fmean
 
 import pandas as pd
 
-from attnlab.data.datasets.formal import TASKS
 from attnlab.files.predictions import Prediction
 from attnlab.report.collect import collect
 from attnlab.report.study import SEPARATOR
@@ -21,8 +20,21 @@ RESULTS = HERE / "results.csv"
 END = "<eos>"
 TERMINATED = ("stack_manipulation", "binary_addition", "binary_multiplication")
 """Tasks whose answers have no length that follows from the source's: their end counts as a token."""
-LANGUAGES = [*["regular"] * 4, *["context-free"] * 4, *["context-sensitive"] * 7]
-"""Classes of the tasks."""
+TASKS = {
+    **dict.fromkeys(("even_pairs", "parity_check", "cycle_navigation", "modular_arithmetic"), "regular"),
+    **dict.fromkeys(
+        ("modular_arithmetic_brackets", "solve_equation", "stack_manipulation", "reverse_string"),
+        "context-free",
+    ),
+    **dict.fromkeys(
+        (
+            *("duplicate_string", "missing_duplicate", "odds_first", "binary_addition"),
+            *("binary_multiplication", "compute_sqrt", "bucket_sort"),
+        ),
+        "context-sensitive",
+    ),
+}
+"""Class of the language of each task."""
 SOLVED = 0.9
 MECHANISMS = (
     "none",
@@ -60,7 +72,7 @@ def print_table(rows: list[dict[str, str]], attentions: list[str]) -> None:
     """Print the accuracies of these networks on the tasks on which one of them was trained."""
     columns = ["task", "language", *attentions]
     cells = []
-    for task, language in zip(TASKS, LANGUAGES, strict=True):
+    for task, language in TASKS.items():
         scores = [
             [
                 float(row["accuracy_longer"])

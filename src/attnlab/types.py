@@ -89,14 +89,6 @@ class Memory(NamedTuple):
     mask: Tensor  # [B, S] bool, True at real positions
     hidden: Tensor | None = None  # [B, L, D]: final hidden state of each layer, directions concatenated
     cell: Tensor | None = None  # [B, L, D]: final cell state of each layer of an LSTM
-    origin: Tensor | None = None  # [B, S] int64: source position that each vector stands for; None: its own
-
-    def on_source(self, weights: Tensor) -> Tensor:
-        """Return the weights of source positions for weights [n, T, S] of the vectors of the first n rows."""
-        if self.origin is None:
-            return weights
-        origin = self.origin[: len(weights), None].expand_as(weights)  # [n, T, S]
-        return torch.zeros_like(weights).scatter_add(-1, origin, weights)
 
 
 class Hypotheses(NamedTuple):

@@ -96,8 +96,6 @@ def overrides_for(option: str, parallel: Path) -> list[str]:
         return [*SYNTHETIC, option, "attention.heads=5"]
     if option == "readout=marginal":
         return [*SYNTHETIC, "decoder=exact_hard", option]
-    if option == "encoder=nested":
-        return [*SYNTHETIC, "data=formal", "data.task=modular_arithmetic_brackets", option]
     return [*SYNTHETIC, *option.split()]
 
 

@@ -182,80 +182,22 @@ def test_gradients_are_clipped_after_they_are_normalised(
     assert size == pytest.approx(0.01, rel=1e-2)
 
 
-EXPRESSIONS = (
-    "data=formal",
-    "data.task=modular_arithmetic_brackets",
-    "data.train_lengths=[1,9]",
-    "data.train_size=60",
-    "data.val_size=4",
-    "data.test_size=4",
-)
-
-
-PHRASES = (
-    *EXPRESSIONS,
-    "encoder=nested",
-    "bridge=linear",
-    "embedding=phrases",
-    "embedding@target_embedding=table",
-)
-
-
-def test_brackets_of_the_nested_encoder_are_marked_in_the_source(composed: Composed) -> None:
-    config = composed(*PHRASES, "embedding.brackets=[')','-']", "embedding.size=9")
-    module, data = build_all(config)
-    tokenizer, embedding = data.vocabularies.source, module.network.source_embedding
-    marks = embedding.marks
-    assert marks[tokenizer.id_of(")")].tolist() == [1, 0]
-    assert marks[tokenizer.id_of("-")].tolist() == [0, 1]
-    assert marks.sum() == 2
-    assert module.network.encoder.automaton.phrase.size(1) == 9 == embedding.width - 2
+def test_embeddings_and_encoders_receive_the_tokenizer_of_their_side(composed: Composed) -> None:
+    marked = ("embedding._target_=custom_parts.MarkedEmbedding", "+embedding.token='5'")
+    module, data = build_all(composed(*TINY, *SYNTHETIC, *marked, "embedding.size=9"))
+    for embedding, tokenizer in zip(
+        (module.network.source_embedding, module.network.target_embedding), data.vocabularies, strict=True
+    ):
+        assert embedding.marks.nonzero().tolist() == [[tokenizer.id_of("5"), 0]]
+        assert embedding.width == 10
+    module, data = build_all(composed(*TINY, *SYNTHETIC, *marked, "embedding@target_embedding=table"))
     assert type(module.network.target_embedding) is TokenEmbedding
-    assert module.network.target_embedding.width == config.target_embedding.size == 64
-
-
-@pytest.mark.parametrize(
-    ("setting", "message"),
-    [
-        ("embedding.brackets=['[',')']", r"brackets: the training sources have no '\['"),
-        ("embedding.brackets=['(']", "must be two tokens"),
-        ("embedding.unknown=x", "set both or none"),
-        ("embedding.values=[0,1]", "set both or none"),
-        ("embedding={unknown: y, values: [0,1]}", "unknown: the training sources have no 'y'"),
-        ("embedding={unknown: '1', values: [2,7]}", "values: the training sources have no '7'"),
-    ],
-)
-def test_brackets_that_cannot_be_marked_are_refused(setting: str, message: str, composed: Composed) -> None:
-    with pytest.raises(UserError, match=message):
-        build_all(composed(*PHRASES, setting))
-
-
-def test_without_brackets_the_nested_encoder_is_an_automaton(composed: Composed) -> None:
-    module, _ = build_all(composed(*PHRASES, "embedding.brackets=[]"))
-    marks = module.network.source_embedding.marks
-    assert marks.size(1) == 2
-    assert not marks.any()
-
-
-def test_unknown_of_the_nested_encoder_is_read_as_each_of_its_values(composed: Composed) -> None:
-    unknown = ("data.task=solve_equation", "embedding.unknown=x", "embedding.values=[3,1,4]")
-    unknown += ("encoder.values=${embedding.values}",)
-    config = composed(*PHRASES, *unknown)
-    module, data = build_all(config)
-    embedding, id_of = module.network.source_embedding, data.vocabularies.source.id_of
-    source = torch.tensor([[id_of(token) for token in "(x+2)=0"]])
-    embedded = embedding.eval()(source)[0]
-    readings = embedded[:, :-2].unflatten(-1, (3, -1))  # [S, K, E]
-    for k, value in enumerate("314"):
-        expected = embedding.table.weight[[id_of(token) for token in f"({value}+2)=0"]]
-        assert torch.equal(readings[:, k], expected)
-    assert embedded[:, -2:].sum() == 2
-    assert module.network.encoder.memory_size == config.encoder.size + 3
+    assert module.network.target_embedding.width == 64
 
 
 def test_one_table_for_both_sides_has_no_second_embedding(composed: Composed) -> None:
     shared = ("shared_vocabulary=true", "embedding.shared=true")
-    module, _ = build_all(composed(*EXPRESSIONS, *shared))
+    module, _ = build_all(composed(*SYNTHETIC, *shared))
     assert module.network.source_embedding is module.network.target_embedding
     with pytest.raises(UserError, match="leave out target_embedding"):
-        build_all(composed(*EXPRESSIONS, *shared, "embedding@target_embedding=table"))
+        build_all(composed(*SYNTHETIC, *shared, "embedding@target_embedding=table"))

@@ -18,7 +18,7 @@ from attnlab.fast.support import unsupported
 from attnlab.fast.unroll import ConstantUnroll, FusedUnroll
 from attnlab.nn.attention import Additive, Dot, LocationSensitive, Mean
 from attnlab.nn.attention.normalisers import Entmax
-from attnlab.nn.decoders import BahdanauDecoder, FiniteStateDecoder, GNMTDecoder, LuongDecoder, Unroll
+from attnlab.nn.decoders import BahdanauDecoder, GNMTDecoder, LuongDecoder, Unroll
 from attnlab.nn.encoders import RecurrentEncoder
 from attnlab.nn.encoders.bag import BagEncoder
 from attnlab.nn.seq2seq import Decoded, Seq2Seq
@@ -278,10 +278,6 @@ def test_subclass_is_fused_unless_it_changes_what_the_loop_replaces() -> None:
         (SameDecoder, None),
         (OtherStep, "OtherStep overrides BahdanauDecoder.step"),
         (GNMTDecoder, "GNMTDecoder has no loop that depends on the attention of the step before"),
-        (
-            FiniteStateDecoder,
-            "FiniteStateDecoder has no loop that depends on the attention of the step before",
-        ),
     ):
         network.decoder = decoder(input_size=5, attention=additive, size=7)
         accelerate(network)

@@ -183,22 +183,6 @@ def test_teacher_forcing_equals_steps_with_copying() -> None:
     torch.testing.assert_close(forced.exp().sum(dim=-1), torch.ones(forced.shape[:2]))
 
 
-@torch.no_grad()
-def test_sampled_words_are_copied_from_the_tokens_that_cells_stand_for() -> None:
-    network = pointing_network()
-    batch = copying_batch(network)
-    memory, state = network.encode(batch)
-    origin = torch.tensor([[2, 0, 4, 1, 3], [1, 2, 0, 3, 4]])
-    memory = memory._replace(memory=memory.memory._replace(origin=origin))
-    free = torch.zeros_like(batch.inputs, dtype=torch.bool)
-    sampled = network.logits(network.decode(memory, state, batch, free), batch.copy_ids)
-    tokens = batch.inputs[:, :1]
-    for step in range(batch.inputs.size(1)):
-        logits, _, state = network.step(tokens, state, memory)
-        torch.testing.assert_close(sampled[:, step], logits[:, 0], rtol=0, atol=1e-5)
-        tokens = EOS + logits[..., EOS:].argmax(dim=-1)
-
-
 def test_copied_words_are_embedded_as_unk() -> None:
     network = pointing_network()
     embedding = network.target_embedding

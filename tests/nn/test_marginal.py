@@ -297,20 +297,3 @@ def test_dropout_is_applied_in_training_only() -> None:
     assert torch.equal(network(batch).features, network(batch).features)
     network.train()
     assert not torch.equal(network(batch).features, network(batch).features)
-
-
-@pytest.mark.parametrize("training", [True, False])
-@torch.no_grad()
-def test_weights_are_those_of_the_source_tokens_that_cells_stand_for(training: bool) -> None:
-    network = make_network("1st").train(training)
-    batch = make_batch([[4, 5, 6], [7, 8]], [[4, 5], [5]])
-    encoded, state = network.encode(batch)
-    origin = torch.tensor([[2, 0, 1], [1, 0, 2]])
-    moved = encoded._replace(memory=encoded.memory._replace(origin=origin))
-    by_cell, by_token = (network.decode(each, state, batch) for each in (encoded, moved))
-    assert torch.equal(by_token.features, by_cell.features)
-    assert torch.equal(by_token.weights[0], by_cell.weights[0][:, [1, 2, 0]])
-    assert torch.equal(by_token.weights[1], by_cell.weights[1][:, [1, 0, 2]])
-    first = batch.inputs[:, :1]
-    by_cell, by_token = (network.step(first, state, each)[1] for each in (encoded, moved))
-    assert torch.equal(by_token[0], by_cell[0][:, [1, 2, 0]])

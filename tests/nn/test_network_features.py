@@ -13,7 +13,6 @@ from attnlab.nn.encoders import (
     Encoder,
     MinGRUEncoder,
     RecurrentEncoder,
-    StackEncoder,
     TransformerEncoder,
 )
 from attnlab.nn.features import Concatenated, EncodedFeatures, Features, LinearFeatures
@@ -29,7 +28,6 @@ ENCODERS: dict[str, Callable[[], Encoder]] = {
     "mingru": lambda: MinGRUEncoder(input_size=SOURCE_WIDTH, size=UNITS),
     "convolutional": lambda: ConvolutionalEncoder(input_size=SOURCE_WIDTH, size=2 * UNITS),
     "bag": lambda: BagEncoder(input_size=SOURCE_WIDTH, size=2 * UNITS, positions="sinusoidal"),
-    "stack": lambda: StackEncoder(input_size=SOURCE_WIDTH, size=2 * UNITS),
     "transformer": lambda: TransformerEncoder(input_size=SOURCE_WIDTH, size=2 * UNITS, layers=1, heads=1),
 }
 # Texts of 3, 1 and 2 tokens with 2, 3 and 0 features
@@ -116,30 +114,6 @@ def test_features_with_an_encoder_of_their_own_are_attended_to() -> None:
     torch.testing.assert_close(memory.hidden[1], both[0].hidden[0] + both[1].hidden[0])
     assert memory.mask.sum(dim=1).tolist() == [5, 4, 2]
     assert network(make_batch(SOURCES, TARGETS)).weights[0, :, 3:].gt(0).all()
-
-
-@torch.no_grad()
-def test_origins_of_text_and_features_are_places_in_the_source() -> None:
-    network = make(EncodedFeatures, ENCODERS["stack"])
-    origin = network.encode(make_batch(SOURCES, TARGETS))[0].memory.origin
-    expected = []
-    for encoder, tokens, start in (
-        (network.encoder, [5, 6, 7], 0),
-        (network.features.encoder, [17, 19], 3),
-        (network.encoder, [8], 0),
-        (network.features.encoder, [18, 17, 21], 1),
-    ):
-        n = len(tokens)
-        embedded = network.source_embedding(torch.tensor([tokens]))
-        expected.append(encoder(embedded, torch.tensor([n]), torch.ones(1, n) == 1).origin[0] + start)
-    assert torch.equal(origin[0], torch.cat(expected[:2]))
-    assert torch.equal(origin[1, :4], torch.cat(expected[2:]))
-
-    network = make(LinearFeatures, ENCODERS["stack"])
-    origin = network.encode(make_batch(SOURCES, TARGETS))[0].memory.origin
-    embedded = network.source_embedding(torch.tensor([[5, 6, 7]]))
-    text = network.encoder(embedded, torch.tensor([3]), torch.ones(1, 3) == 1)
-    assert torch.equal(origin[0, :3], text.origin[0])
 
 
 @pytest.mark.parametrize("option", [LinearFeatures, EncodedFeatures])

@@ -22,7 +22,6 @@ from attnlab.training.losses.alignment import guided_alignment_loss
 from attnlab.training.losses.base import LossTerm, Outputs
 from attnlab.training.losses.coverage import coverage_loss
 from attnlab.training.losses.distillation import Distillation
-from attnlab.training.losses.entropy import Entropy, entropy_loss
 from attnlab.types import PAD, Batch
 from commands import attnlab
 from networks import forced_logits, make_batch, make_network
@@ -129,21 +128,6 @@ def test_guided_alignment_needs_weights_that_are_trained(composed: Composed) -> 
     module, data = build_all(composed(*TINY, *SYNTHETIC, "attention=mean", "loss.terms.alignment.weight=0.5"))
     with pytest.raises(UserError, match="has no weights to train"):
         training_loss(module, data.examples("train")[[0, 1]], data)
-
-
-def test_entropy_loss_is_the_mean_of_real_tokens() -> None:
-    weights = torch.tensor([[[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]], [[0.25, 0.25, 0.5], [0.2, 0.3, 0.5]]])
-    real = torch.tensor([[True, True], [True, False]])
-    # entropies ln 2, 0 and 1.5 ln 2
-    assert entropy_loss(weights, real).item() == pytest.approx(2.5 * math.log(2) / 3)
-    assert entropy_loss(weights, ~real & False).item() == 0
-
-
-def test_weight_of_the_entropy_grows_with_the_square_of_the_progress() -> None:
-    batch, weights = make_batch([[4, 5]], [[]]), torch.tensor([[[0.5, 0.5]]])
-    outputs = Outputs(weights, torch.empty(0), torch.empty(0))
-    values = [Entropy(weight=2.0)(outputs, batch, progress).item() for progress in (0.0, 0.5, 1.0)]
-    assert values == pytest.approx([0.0, 0.5 * math.log(2), 2 * math.log(2)])
 
 
 class Progress(LossTerm):

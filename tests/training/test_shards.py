@@ -119,11 +119,9 @@ def test_gradients_of_shards_are_those_of_the_whole_batch(composed: Composed, co
 
 
 def test_a_network_counts_a_batch_once_whatever_the_number_of_shards(composed: Composed) -> None:
-    """The noise of the nested encoder grows with the batches that it has counted."""
-    expressions = ("data=formal", "data.task=modular_arithmetic_brackets", "data.train_lengths=[3,6]")
-    network = ("encoder=nested", "bridge=linear", "attention=final", "batching.shards=4")
-    sizes = (*SYNTHETIC, "data.longer_lengths=[7,8]")
-    module, data = build_all(composed(*TINY, *expressions, *sizes, *network))
+    """An encoder may count the batches that it has seen, in a buffer."""
+    counting = ("encoder=bag", "encoder._target_=custom_parts.CountingEncoder", "batching.shards=4")
+    module, data = build_all(composed(*TINY, *SYNTHETIC, *counting))
     module._trainer = Trainer(logger=False, **QUIET)
     assert module.shards is not None
     batch, parameters = data.examples("train")[list(range(6))], list(module.parameters())

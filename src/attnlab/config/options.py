@@ -71,7 +71,6 @@ RENAMED = {
     "distillation.weight": "loss.terms.distillation.weight",
     "loss.alignment": "loss.terms.alignment.weight",
     "loss.coverage": "loss.terms.coverage.weight",
-    "loss.entropy": "loss.terms.entropy.weight",
     "loss.label_smoothing": "loss.terms.label_smoothing.weight",
 }
 """Settings of earlier versions, and their names in this one."""

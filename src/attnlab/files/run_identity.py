@@ -36,7 +36,6 @@ NEUTRAL: Mapping[str, Any] = {
     "attention.score.gate_bias": 0.0,
     "data.metrics": [],
     "data.min_probability": 0.0,
-    "decoder.latches": 0.0,
     "embedding._target_": "attnlab.nn.embedding.TokenEmbedding",
     "features._target_": "attnlab.nn.features.Concatenated",
     "trainer.barebones": False,

@@ -113,10 +113,7 @@ class EncodedFeatures(Features):
             return None if final is None or others is None else final + others * present
 
         hidden, cell = add(memory.hidden, own.hidden), add(memory.cell, own.cell)
-        origin = None
-        if memory.origin is not None and own.origin is not None:
-            origin = torch.where(text, memory.origin, (start + own.origin).gather(1, back))  # [B, S]
-        return Memory(states, batch.source_mask, hidden, cell, origin)
+        return Memory(states, batch.source_mask, hidden, cell)
 
 
 def _before(lengths: Tensor, rows: Tensor) -> Tensor:

@@ -147,7 +147,7 @@ class MarginalSeq2Seq(Seq2Seq):
         inputs = self.decoder.project(self.target_embedding(tokens))  # [B, Q, gates]
         output, state = self.decoder.step(inputs, state, memory, keys)
         log_p = self.readout.mix(self.readout.emissions(output.states, memory), output.weights)  # [B, Q, V]
-        return log_p, memory.on_source(output.weights), state
+        return log_p, output.weights, state
 
     def decode(
         self, encoded: Encoded, state: DecoderState, batch: Batch, forced: Tensor | None = None
@@ -166,7 +166,7 @@ class MarginalSeq2Seq(Seq2Seq):
         log_p = self.readout.mix(emissions, weights)  # [B, T, V]
         if not self.training:
             weights = attention.posterior(states, memory, keys, weights, likelihood)
-        return Decoded(log_p, memory.on_source(weights))
+        return Decoded(log_p, weights)
 
     @torch.no_grad()
     def _sample(self, inputs: Tensor, forced: Tensor, encoded: Encoded, state: DecoderState) -> Tensor:

@@ -150,7 +150,7 @@ class Seq2Seq(TranslationModel):
         embedded, before = self.target_embedding(tokens), self._top(state)  # [B, Q, E], [B, Q, H]
         inputs = self.decoder.project(embedded)  # [B, Q, …]
         output, state = self.decoder.step(inputs, state, encoded.memory, encoded.keys)
-        weights = encoded.memory.on_source(output.weights)  # [B, Q, S]
+        weights = output.weights  # [B, Q, S]
         decoded = Decoded(self.readout.features(output, embedded, before), weights)
         return self.logits(decoded, encoded.copy_ids), weights, state
 
@@ -164,7 +164,7 @@ class Seq2Seq(TranslationModel):
         embedded = self.target_embedding(tokens, dropout)  # [B, T, E]
         output = unroll.finish(embedded)
         before = None if first is None else torch.cat([first, output.states[:, :-1]], dim=1)  # [B, T, H]
-        weights = encoded.memory.on_source(output.weights)  # [B, T, S]
+        weights = output.weights  # [B, T, S]
         return Decoded(self.readout.features(output, embedded, before), weights)
 
     def begin_unroll(self, encoded: Encoded, state: Any, labels: Tensor) -> Unroll:
@@ -208,7 +208,7 @@ class Seq2Seq(TranslationModel):
             output = unroll.step(embedded)
             n = len(output.states)
             previous = None if before is None else before[:n]  # [n, 1, H]
-            weights = encoded.memory.on_source(output.weights)  # [n, 1, S]
+            weights = output.weights  # [n, 1, S]
             decoded = Decoded(self.readout.features(output, embedded[:n], previous), weights)
             before = None if before is None else output.states
             return self.logits(decoded, None if encoded.copy_ids is None else encoded.copy_ids[:n])

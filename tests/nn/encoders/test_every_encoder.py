@@ -34,9 +34,6 @@ for positions in ("none", "learned", "rotary", "alibi"):
     ENCODERS[f"TransformerEncoder with {positions} positions"] = partial(
         TransformerEncoder, heads=2, positions=positions
     )
-ENCODERS["NestedEncoder with readings"] = partial(
-    get_class("attnlab.nn.encoders.NestedEncoder"), values=[0, 1]
-)
 ENCODERS["BagEncoder with positions"] = partial(BagEncoder, positions="sinusoidal")
 every_encoder = pytest.mark.parametrize("name", ENCODERS)
 

@@ -1,13 +1,12 @@
-from itertools import product
 from typing import Any
 
 import pytest
 import torch
 
-from attnlab.nn.encoders import FlipFlopEncoder, MinGRUEncoder, RGLRUEncoder
-from attnlab.nn.encoders.linear_recurrent import RGLRU, FlipFlop, MinGRU
+from attnlab.nn.encoders import MinGRUEncoder, RGLRUEncoder
+from attnlab.nn.encoders.linear_recurrent import RGLRU, MinGRU
 from attnlab.nn.scan import scan
-from networks import encode, randomise
+from networks import randomise
 
 B, S, E, U = 2, 7, 3, 5
 
@@ -56,46 +55,7 @@ def test_rglru_equals_the_equations_of_the_paper() -> None:
         torch.testing.assert_close(states[t], h, rtol=0, atol=1e-5)
 
 
-@torch.no_grad()
-def test_flip_flops_hold_set_reset_and_toggle() -> None:
-    encoder = FlipFlopEncoder(input_size=E, size=U, layers=1).eval()
-    randomise(encoder, 1.5)
-    lengths = [S, 4]
-    embedded = torch.randn(B, S, E)
-    states = encode(encoder, embedded, lengths).states
-    actions = set()
-    for part, backward in zip(encoder.parts, (False, True), strict=True):
-        for row, length in enumerate(lengths):
-            bits, previous = [0] * U, torch.zeros(E)
-            positions = range(length - 1, -1, -1) if backward else range(length)
-            for t in positions:
-                sets, resets = (part.input(torch.cat([previous, embedded[row, t]])) > 0).chunk(2)
-                previous = embedded[row, t]
-                for unit, action in enumerate(zip(sets.tolist(), resets.tolist(), strict=True)):
-                    match action:
-                        case (True, False):
-                            bits[unit] = 1
-                        case (False, True):
-                            bits[unit] = -1
-                        case (True, True):
-                            bits[unit] = -bits[unit]
-                    actions.add((action, bits[unit] != 0))
-                assert states[row, t].chunk(2)[backward].tolist() == bits
-    assert {(action, True) for action in product((False, True), repeat=2)} <= actions
-
-
-def test_flip_flops_have_a_straight_through_gradient() -> None:
-    layer = FlipFlop(input_size=E, size=1)
-    x = torch.randn(1, 1, E)
-    bit = layer(x, torch.ones(1, 1, dtype=torch.bool)).sum()  # J - K, as there is no state before
-    bit.backward()
-    logits = layer.input(torch.cat([0 * x, x], dim=-1))[0, 0].detach()  # [2]
-    torch.testing.assert_close(
-        layer.input.bias.grad, (1 - torch.tanh(logits) ** 2) * torch.tensor([0.5, -0.5])
-    )
-
-
-@pytest.mark.parametrize("encoder", [MinGRUEncoder, RGLRUEncoder, FlipFlopEncoder])
+@pytest.mark.parametrize("encoder", [MinGRUEncoder, RGLRUEncoder])
 def test_gradients_are_finite_at_extreme_inputs(encoder: Any) -> None:
     network = encoder(input_size=E, size=U)
     embedded = (torch.randn(B, S, E) * 1e4).requires_grad_()

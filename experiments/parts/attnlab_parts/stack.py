@@ -4,10 +4,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.nn.bits import sign
 from attnlab.nn.encoders.base import Encoder
 from attnlab.settings import NotNegative, Size
 from attnlab.types import Memory
+from attnlab_parts.bits import sign
 
 PUSH, POP, KEEP = range(3)
 """Actions on the stack, in the order of their logits."""
@@ -29,9 +29,8 @@ class StackEncoder(Encoder):
     token and the state, so D = E + U. The noise ε ~ N(0, σ²) of training drives the probabilities of actions
     to 0 or 1; without it, networks that mix actions in training can fail in evaluation.
 
-    The memory is the stack after the last token, top first; empty cells below its lowest symbol are 0. Its
-    `origin` is the token that pushed the symbol, by the most probable actions, or the last token for empty
-    cells.
+    The memory is the stack after the last token, top first; empty cells below its lowest symbol are 0. So the
+    attention weights are those of cells, not of tokens.
 
     Cost: 2·U·(2·D + U + 3) + 5·t·D operations at token t, one token after the other.
 
@@ -50,8 +49,7 @@ class StackEncoder(Encoder):
     def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
         symbol = embedded.new_zeros(len(embedded), self.memory_size)  # [B, D]: the last token and the state
         stack = empty = symbol[:, None]  # [B, 1, D]; the stack grows by a cell with every token
-        origin = last = (lengths - 1).to(mask.device)[:, None, None]  # [B, 1, 1]
-        for t, (inputs, real) in enumerate(zip(embedded.unbind(1), mask[..., None].unbind(1), strict=True)):
+        for inputs, real in zip(embedded.unbind(1), mask[..., None].unbind(1), strict=True):
             state = symbol[:, inputs.size(1) :]  # [B, U]
             hidden = torch.tanh(self.hidden(torch.cat([inputs, stack[:, 0], state], dim=-1)))  # [B, U]
             state = sign(self._disturb(self.update(hidden)))
@@ -61,9 +59,7 @@ class StackEncoder(Encoder):
             chosen = F.one_hot(best, 3)  # [B, 3]
             shares = torch.where(real, logits.softmax(dim=-1), chosen) if self.training else chosen
             stack = _act(shares.to(stack.dtype), stack, symbol[:, None], empty)  # [B, t + 2, D]
-            origin = _act(chosen, origin, torch.full_like(last, t), last)  # [B, t + 2, 1]
-        S = mask.size(1)
-        return Memory(stack[:, :S], mask, hidden=symbol[:, None], origin=origin[:, :S, 0])
+        return Memory(stack[:, : mask.size(1)], mask, hidden=symbol[:, None])
 
     def _disturb(self, x: Tensor) -> Tensor:
         """Add the noise ε in training to [B, …]."""

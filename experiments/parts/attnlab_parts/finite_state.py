@@ -4,11 +4,11 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.nn.attention import Attention
-from attnlab.nn.bits import sign
 from attnlab.nn.cells import CellState, StateShape
 from attnlab.nn.decoders.base import Decoder, DecoderOutput, DecoderState
 from attnlab.settings import NotNegative, Probability, Size
 from attnlab.types import Memory
+from attnlab_parts.bits import sign
 
 
 class FiniteStateDecoder(Decoder):

@@ -6,8 +6,8 @@ from itertools import pairwise
 from typing import get_args
 
 import pytest
+from attnlab_parts.formal import TASKS, FormalTask, generate_formal
 
-from attnlab.data.datasets.formal import TASKS, FormalTask, generate_formal
 from attnlab.errors import UserError
 
 

@@ -1,0 +1,1 @@
+"""Networks and tasks of our experiments on formal languages and long inputs."""
