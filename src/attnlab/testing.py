@@ -53,14 +53,10 @@ class _Part:
             target = target.func
         self.cls: Any = target if isinstance(target, type) else None
 
-    def build(self, *choices: dict[str, Any]) -> Any:
-        """Build the module with the first of several sets of arguments that its constructor accepts."""
-        for arguments in choices:
-            with self.named("__init__", "" if arguments is choices[-1] else None):
-                module = self.make(**arguments)
-                break
-        else:
-            raise AssertionError("the last choice raises its error")
+    def build(self, **arguments: Any) -> Any:
+        """Build the module."""
+        with self.named("__init__", ""):
+            module = self.make(**arguments)
         self.cls = type(module)
         if not isinstance(module, self.base):
             self.fail("", f"is no {self.base.__name__}: derive it from {self.base.__module__}")
@@ -82,15 +78,13 @@ class _Part:
         return next((code.co_filename for code in codes if code is not None), "")
 
     @contextmanager
-    def named(self, method: str, expected: str | None) -> Iterator[None]:
-        """Raise an error inside the block as `PartError`; without an expectation, suppress it."""
+    def named(self, method: str, expected: str) -> Iterator[None]:
+        """Raise an error inside the block as `PartError`."""
         try:
             yield
         except PartError:
             raise
         except Exception as error:
-            if expected is None:
-                return
             frames = traceback.extract_tb(error.__traceback__)
             own = [frame for frame in frames if frame.filename == self.file]
             where = f", line {own[-1].lineno}: {own[-1].line}" if own else ""
@@ -141,7 +135,9 @@ def _isolated() -> Iterator[None]:
         yield
 
 
-def check_attention(make: Callable[..., Attention], *sizes: tuple[int, int]) -> None:
+def check_attention(
+    make: Callable[..., Attention], query_size: int = QUERY_SIZE, memory_size: int = MEMORY_SIZE
+) -> None:
     """Check that a mechanism keeps the contract of `Attention`.
 
     Shapes; weights of 0 at padding; equal results for a sentence alone and in a batch, for one query and
@@ -149,15 +145,15 @@ def check_attention(make: Callable[..., Attention], *sizes: tuple[int, int]) -> 
 
     Args:
         make: the class, or a partial of it with its settings; called with `query_size` and `memory_size`.
-        *sizes: further pairs of sizes, for a mechanism that accepts neither 8 and 12 nor 12 and 12.
+        query_size: H.
+        memory_size: D; give equal sizes for a mechanism that needs them.
 
     Raises:
         PartError: names the class, the method, its file and line, and what is expected.
     """
-    choices = ((QUERY_SIZE, MEMORY_SIZE), (MEMORY_SIZE, MEMORY_SIZE), *sizes)
     with _isolated():
         part = _Part(make, Attention)
-        module = part.build(*({"query_size": h, "memory_size": d} for h, d in choices)).eval()
+        module = part.build(query_size=query_size, memory_size=memory_size).eval()
         _check_methods(part)
         query = torch.randn(len(LENGTHS), QUERIES, module.query_size)  # [B, Q, H]
         memory = _memory(module.memory_size)
@@ -304,7 +300,7 @@ def check_encoder(make: Callable[..., Encoder], input_size: int = INPUT_SIZE) ->
     """
     with _isolated():
         part = _Part(make, Encoder)
-        module = part.build({"input_size": input_size}).eval()
+        module = part.build(input_size=input_size).eval()
         embedded = torch.randn(len(LENGTHS), max(LENGTHS), input_size).requires_grad_()  # [B, S, E]
         lengths = torch.tensor(LENGTHS)
         mask = torch.arange(max(LENGTHS)) < lengths[:, None]  # [B, S]
@@ -319,6 +315,7 @@ def check_encoder(make: Callable[..., Encoder], input_size: int = INPUT_SIZE) ->
             part.equal("forward", alone.states[0], memory.states[row, :length], problem)
             if memory.hidden is not None and alone.hidden is not None:
                 part.equal("forward", alone.hidden[0], memory.hidden[row], problem)
+        states = _encode(part, module.train(), embedded, lengths, mask).states[mask]
         states.square().sum().backward()  # type: ignore[no-untyped-call]
         if embedded.grad is None or not embedded.grad[mask].any():
             part.fail("forward", "does not depend on the embedded source: no gradient reaches it")
@@ -352,7 +349,7 @@ def check_decoder(make: Callable[..., Decoder], attention: Attention) -> None:
     """
     with _isolated():
         part = _Part(make, Decoder)
-        module = part.build({"input_size": INPUT_SIZE, "attention": attention}).eval()
+        module = part.build(input_size=INPUT_SIZE, attention=attention).eval()
         embedded = torch.randn(len(LENGTHS), 3, INPUT_SIZE).requires_grad_()  # [B, T, E]
         memory = _memory(attention.memory_size)
         shape = module.state_shape
@@ -362,7 +359,7 @@ def check_decoder(make: Callable[..., Decoder], attention: Attention) -> None:
         )
         states = _decode(part, module, embedded, layers, memory)
         with part.named("step", "an output [B, Q, …] and the next state"):
-            keys, state, outputs = attention.project(memory), module.begin(layers, memory), []
+            keys, state, outputs = module.attention.project(memory), module.begin(layers, memory), []
             for inputs in module.project(embedded).split(1, dim=1):
                 output, state = module.step(inputs, state, memory, keys)
                 outputs.append(output.states)
@@ -376,6 +373,7 @@ def check_decoder(make: Callable[..., Decoder], attention: Attention) -> None:
             part.equal(
                 "forward", single[0], states[row], "gives a sentence other states alone than in a batch"
             )
+        states = _decode(part, module.train(), embedded, layers, memory)
         states.square().sum().backward()  # type: ignore[no-untyped-call]
         if embedded.grad is None or not embedded.grad.isfinite().all() or not embedded.grad.any():
             part.fail("forward", "has no finite gradient for the embedded target")

@@ -23,7 +23,9 @@ from attnlab.errors import UserError
 from attnlab.files.run_directory import Run
 from attnlab.jobs.supervision import end_with_parent
 from attnlab.jobs.worker_process import import_from_current_folder
+from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training.build import build_network
+from attnlab.training.own_parts import check_parts
 from attnlab.types import UNK
 
 BUILT = (
@@ -52,23 +54,30 @@ def find_error(config: DictConfig) -> str | None:
 
     Errors in the data or of the machine only show during the run.
     """
-    tokenizer = _AnyToken.from_json(
-        symbols(["3 4 ⟨N⟩"], count=2).to_json()
-    )  # with a feature, for options of `features` that need one
     settings = OmegaConf.to_container(config, resolve=True)
     assert isinstance(settings, dict)
     try:
         for _, node in walk({key: value for key, value in settings.items() if key not in BUILT}):
             if isinstance(node, dict) and "_target_" in node:
                 _check_arguments(node)
+        network = build_on_meta(config)
         with torch.device("meta"):
-            network = build_network(config, Vocabularies(tokenizer, tokenizer))
             construct(config.optimizer, params=network.parameters())
+        for _ in check_parts(config, network):
+            pass
     except UserError as error:
         return str(error)
     except Exception:
         return None  # perhaps not an error of the run: a custom class may not support the meta device
     return None
+
+
+def build_on_meta(config: DictConfig) -> Seq2Seq:
+    """Build the network of a configuration on the meta device, for a vocabulary of a few tokens."""
+    # With a feature, for options of `features` that need one
+    tokenizer = _AnyToken.from_json(symbols(["3 4 ⟨N⟩"], count=2).to_json())
+    with torch.device("meta"):
+        return build_network(config, Vocabularies(tokenizer, tokenizer))
 
 
 def _check_arguments(node: dict[str, Any]) -> None:

@@ -31,6 +31,7 @@ from attnlab.training.hardware import choose_for_machine, with_precision
 from attnlab.training.initialisation import find_source, freeze, initialise, load_word_vectors
 from attnlab.training.length_limits import check_positions, choose_max_length
 from attnlab.training.loggers import MetricsFile
+from attnlab.training.own_parts import check_parts
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +65,8 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     # Model
     log.info("building the network")
     network = build.build_network(config, vocabularies)
+    for part in check_parts(config, network):
+        log.info("%s keeps its contract", part)
     word_vectors = load_word_vectors(config, network, vocabularies)
     initial = {} if source is None else {"init": initialise(network, source, init.get("shrink", 1.0))}
     freeze(network, init.get("freeze", []))

@@ -1,0 +1,34 @@
+"""`attnlab check`: check the attention, the encoder and the decoder of a configuration on a small batch.
+
+The checks are those that parts from outside attnlab pass before each training: shapes, padding, a sentence
+alone and beside longer ones, gradients.
+"""
+
+import argparse
+
+from attnlab.files.terminal import print_line
+
+IMPORTS = ("attnlab.jobs.preflight",)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "overrides",
+        metavar="OVERRIDE",
+        nargs="*",
+        help="settings, as for attnlab train: attention=dot attention._target_=cosine.Cosine",
+    )
+
+
+def main(options: argparse.Namespace) -> int:
+    from attnlab.config.compose import compose_run, usage_errors
+    from attnlab.jobs.preflight import build_on_meta
+    from attnlab.jobs.worker_process import import_from_current_folder
+    from attnlab.training.own_parts import check_parts
+
+    import_from_current_folder()
+    with usage_errors():
+        config = compose_run(options.overrides)
+    for part in check_parts(config, build_on_meta(config), shipped=True):
+        print_line(f"{part}  keeps its contract")
+    return 0
