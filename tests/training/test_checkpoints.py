@@ -152,3 +152,11 @@ def test_later_checkpoint_replaces_one_without_a_right_output(
         best.best_k_models, best.kth_best_model_path = {"best": torch.tensor(score)}, "best"
         assert best.check_monitor_top_k(trainer, torch.tensor(score)) is replaced
     assert best.check_monitor_top_k(trainer, torch.tensor(worst)) is False
+
+
+def test_contents_of_a_version_with_other_loss_settings_are_read(tmp_path: Path) -> None:
+    words = train.whitespace(["a b"])
+    config = {"loss": {"coverage": 1.0}, "callbacks": {"attention_figures": {"count": 4}}, "seed": 1}
+    contents = {"config": config, "vocabularies": [words.to_json(), words.to_json()]}
+    read, _ = read_contents({"attnlab": contents}, tmp_path / "x.ckpt")
+    assert read == {"loss": {"terms": {}}, "callbacks": {}, "logger": {}, "seed": 1}

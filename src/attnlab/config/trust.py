@@ -31,6 +31,7 @@ COMPONENTS = (
     "attnlab.data.conala",
     "attnlab.data.datasets",
     "attnlab.data.tokenization.train",
+    "attnlab.explain.scorecard",
     "attnlab.metrics.text",
     "attnlab.nn.attention.normalisers",
     "attnlab.training.learning_rate",

@@ -170,14 +170,18 @@ def read_data_record(path: Path) -> dict[str, Any]:
 
 
 def read_contents(checkpoint: dict[str, Any], path: Path) -> tuple[DictConfig, Vocabularies]:
-    """Return the configuration and the vocabularies that `checkpoint_contents` added to a checkpoint."""
+    """Return the configuration and the vocabularies that `checkpoint_contents` added to a checkpoint.
+
+    The configuration has no loss terms, callbacks and loggers.
+    """
     described = _contents(checkpoint, path)
     source, target = (Tokenizer.from_json(text) for text in described["vocabularies"])
     if min(source.size, target.size) <= len(SPECIAL_TOKENS):
         raise UserError(f"{path} has an empty vocabulary: train the run again with force=true")
     config = OmegaConf.create(described["config"])
-    if "terms" not in config.loss:  # of a version whose loss had other settings; only training reads them
-        config.loss, config.callbacks = {"terms": {}}, {}
+    # Only a training has these. Without them, predicting need not import Lightning to check their classes, and
+    # runs of versions with other loss terms and callbacks can be read.
+    config.loss, config.callbacks, config.logger = {"terms": {}}, {}, {}
     return config, Vocabularies(source, target)
 
 
