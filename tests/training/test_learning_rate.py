@@ -36,7 +36,7 @@ def test_halving_starts_after_the_given_epochs(
 def test_one_cycle_exists_for_every_number_of_steps(steps: int) -> None:
     """torch's schedule divides by 0 if the warm-up has exactly one step."""
     optimizer = torch.optim.SGD(nn.Linear(2, 2).parameters(), lr=1.0)
-    scheduler = OneCycleLR(optimizer, max_lr=1.0, total_steps=steps, pct_start=0.1, cycle_momentum=False)
+    scheduler = OneCycleLR(optimizer, max_lr=1.0, total_steps=steps, pct_start=0.1)
     rates = []
     for step in range(steps):
         rates.append(optimizer.param_groups[0]["lr"])

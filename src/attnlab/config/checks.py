@@ -58,7 +58,9 @@ def check_plain(settings: Any, config: DictConfig | None = None) -> None:
         group, _, key = name.partition(".")
         others = [option for option in options_of(group) if key in keys_of(group, option)]
         choice = f" for this choice of {group}; {group}={others[0]} has it" if others else ""
-        raise UsageError(f"Unknown setting {name!r}{choice}.{suggest(name, known_settings(settings))}")
+        raise UsageError(
+            f"Unknown setting {name!r}{choice}.{suggest(name, known_settings(settings, library=True))}"
+        )
     check_values(settings, config)
     _check_metrics(settings["data"])
     _check_monitor("checkpoint", settings["checkpoint"])
@@ -79,15 +81,19 @@ def check_plain(settings: Any, config: DictConfig | None = None) -> None:
 def _required() -> dict[str, list[str]]:
     """Return the settings that every configuration has, by section."""
     content = read_yaml(CONF / "train.yaml")
-    plain = [key for key, value in content.items() if not isinstance(value, dict | list)]
-    named = ("paths", "embedding", "batching", "bleu", "checkpoint", "trainer")
-    built = ("data", "tokenizer", "encoder", "bridge", "attention", "readout", "optimizer")
-    required: dict[str, list[str]] = {"": plain, "decoder": ["_target_", "size"], "search": ["max_length"]}
-    return {
-        **required,
-        **{name: [*content[name]] for name in named},
-        **{name: ["_target_"] for name in built},
-    }
+    required: dict[str, list[str]] = {"": [], "decoder": ["size"]}
+    for entry in content.pop("defaults"):
+        for group, option in entry.items() if isinstance(entry, dict) else ():
+            shipped = read_option(group, option) if option in options_of(group.partition("@")[0]) else {}
+            if "_target_" in shipped.get(group, shipped):
+                required.setdefault(group, []).append("_target_")
+    del content["hydra"]
+    for key, value in content.items():
+        if isinstance(value, dict):
+            required.setdefault(key, []).extend(value)
+        else:
+            required[""].append(key)
+    return required
 
 
 def check_values(settings: Mapping[str, Any], config: DictConfig | None = None) -> None:
@@ -130,11 +136,19 @@ def unknown_settings(settings: Mapping[str, Any]) -> Iterator[str]:
                 yield name
 
 
-def known_settings(settings: Mapping[str, Any]) -> list[str]:
-    """Return the dotted names of all settings of the sections of a configuration, present or not."""
+def known_settings(settings: Mapping[str, Any], *, library: bool = False) -> list[str]:
+    """Return the dotted names of all settings of the sections of a configuration, present or not.
+
+    Arguments of torch and Lightning that the configuration does not have and whose values are not checked
+    are left out, unless `library`.
+    """
     names = [*filter(None, SECTIONS)]
-    for path, _, signature in _sections(settings):
-        names += [f"{path}.{key}".lstrip(".") for key in signature.arguments]
+    for path, node, signature in _sections(settings):
+        names += [
+            f"{path}.{key}".lstrip(".")
+            for key, argument in signature.arguments.items()
+            if library or argument.type is not Any or key in node
+        ]
     return names
 
 

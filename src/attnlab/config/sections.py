@@ -171,17 +171,13 @@ _TRAINER: Types = {
     "devices": Annotated[
         Any, Predicate(_is_devices), "a number of devices ≥ 1, a list of devices, auto, or -1 for all"
     ],
-    "num_nodes": Size,
     "precision": Annotated[Any, Predicate(lambda value: str(value) in PRECISIONS), ", ".join(PRECISIONS)],
     "max_epochs": Size | Literal[-1],
-    "min_epochs": Count | None,
     "max_steps": Size | Literal[-1],
-    "min_steps": Count | None,
     "max_time": Annotated[
         Any, Predicate(_is_duration), "days:hours:minutes:seconds, such as 00:12:00:00, or null"
     ],
     "gradient_clip_val": NotNegative | None,
-    "gradient_clip_algorithm": Literal["norm", "value"] | None,
     "accumulate_grad_batches": Size,
     "val_check_interval": Share,
     "check_val_every_n_epoch": Size | None,
@@ -189,17 +185,7 @@ _TRAINER: Types = {
     "limit_train_batches": Share,
     "limit_val_batches": Share,
     "limit_test_batches": Share,
-    "limit_predict_batches": Share,
-    "fast_dev_run": Size | bool,
-    "deterministic": bool | Literal["warn"] | None,
-    "benchmark": bool | None,
-    "inference_mode": bool,
     "profiler": Literal["simple", "advanced", "pytorch"] | Component | None,
-    "detect_anomaly": bool,
-    "sync_batchnorm": bool,
-    "reload_dataloaders_every_n_epochs": Count,
-    "enable_autolog_hparams": bool,
-    "model_registry": str | None,
 }
 
 

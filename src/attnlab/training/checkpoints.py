@@ -179,8 +179,8 @@ def read_contents(checkpoint: dict[str, Any], path: Path) -> tuple[DictConfig, V
     if min(source.size, target.size) <= len(SPECIAL_TOKENS):
         raise UserError(f"{path} has an empty vocabulary: train the run again with force=true")
     config = OmegaConf.create(described["config"])
-    # Only a training has these. Without them, predicting need not import Lightning to check their classes, and
-    # runs of versions with other loss terms and callbacks can be read.
+    # Only a training has these. Without them, predicting need not import Lightning to check their classes,
+    # and runs of versions with other loss terms and callbacks can be read.
     config.loss, config.callbacks, config.logger = {"terms": {}}, {}, {}
     return config, Vocabularies(source, target)
 

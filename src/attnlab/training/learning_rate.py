@@ -1,7 +1,6 @@
 """Learning-rate schedules that torch does not have, or not for every number of steps."""
 
 import math
-from typing import Literal, TypedDict, Unpack
 
 from torch import Tensor
 from torch.optim import Optimizer, lr_scheduler
@@ -35,30 +34,16 @@ class HalvingLR(LRScheduler):
         return [factor * rate for rate in self.base_lrs]
 
 
-class OneCycleSettings(TypedDict, total=False):
-    """Further settings of the one-cycle schedule, as in torch."""
-
-    anneal_strategy: Literal["cos", "linear"]
-    cycle_momentum: bool
-    base_momentum: float
-    max_momentum: float
-    div_factor: float
-    final_div_factor: float
-    three_phase: bool
-
-
 class OneCycleLR(lr_scheduler.OneCycleLR):
     """One-cycle schedule of torch, also for a warm-up of exactly one step, where torch's divides by 0.
 
-    Smith & Topin 2019 (arXiv 1708.07120). Call `step` after every optimizer step. The momentum is constant by
-    default.
+    Smith & Topin 2019 (arXiv 1708.07120). Call `step` after every optimizer step. The momentum is constant.
 
     Args:
         optimizer: its learning rates are replaced.
         max_lr: highest learning rate.
         total_steps: optimizer steps of the training.
         pct_start: share of the steps spent warming up.
-        **settings: see `OneCycleSettings`.
     """
 
     def __init__(
@@ -68,8 +53,8 @@ class OneCycleLR(lr_scheduler.OneCycleLR):
         max_lr: Positive,
         total_steps: int,
         pct_start: Probability = 0.1,
-        **settings: Unpack[OneCycleSettings],
     ) -> None:
         warm_up = math.nextafter(pct_start, 1) if pct_start * total_steps == 1 else pct_start
-        settings = {"cycle_momentum": False, **settings}
-        super().__init__(optimizer, max_lr=max_lr, total_steps=total_steps, pct_start=warm_up, **settings)
+        super().__init__(
+            optimizer, max_lr=max_lr, total_steps=total_steps, pct_start=warm_up, cycle_momentum=False
+        )
