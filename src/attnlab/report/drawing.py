@@ -67,15 +67,12 @@ def label_variants(axes: Axes, variants: Iterable[str]) -> None:
     axes.grid(visible=False, axis="y")
 
 
-def draw_estimate(
-    axes: Axes, row: int, values: Sequence[float], mean: Estimate, style: VariantStyle, *, size: float = 6
-) -> None:
+def draw_estimate(axes: Axes, row: int, values: Sequence[float], mean: Estimate, style: VariantStyle) -> None:
     """Draw the values as small dots in a row of the axes, and their mean with its interval."""
-    dots: dict[str, Any] = {"alpha": 0.35, "markersize": 0.6 * size, "clip_on": False}
-    axes.plot(values, [row] * len(values), "o", color=style.colour, **dots)
+    options: dict[str, Any] = {"color": style.colour, "clip_on": False}
+    axes.plot(values, [row] * len(values), "o", alpha=0.35, markersize=3.6, **options)
     spread = None if mean.low is None or mean.high is None else error_bar(mean.mean, mean.low, mean.high)
-    marker: dict[str, Any] = {"fmt": style.marker, "markersize": size, "capsize": 0.4 * size}
-    axes.errorbar(mean.mean, row, xerr=spread, color=style.colour, clip_on=False, **marker)
+    axes.errorbar(mean.mean, row, xerr=spread, fmt=style.marker, markersize=6, capsize=2.4, **options)
 
 
 def error_bar(value: float, low: float, high: float) -> list[list[float]]:
@@ -92,9 +89,7 @@ def axis_label(metric: str, *, split: bool = False) -> str:
 def title_of(metric: str, *, split: bool = False) -> str:
     """Return the label of a metric, capitalised unless it contains capitals; see `label_of`."""
     label = label_of(metric, split=split)
-    if not label.islower() or label.startswith("τ"):  # a capital τ looks like a T
-        return label
-    return label.capitalize()
+    return label.capitalize() if label.islower() else label
 
 
 def label_of(metric: str, *, split: bool = False) -> str:

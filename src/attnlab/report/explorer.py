@@ -4,17 +4,15 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import combinations
 from math import isfinite
 from statistics import fmean
 from typing import Any
 
-from sacrebleu.metrics.chrf import CHRF
-
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
 from attnlab.files.run_directory import Run
+from attnlab.metrics.text.ngrams import similarity
 from attnlab.report.collect import load_predictions
 from attnlab.report.heat_map import page_data
 from attnlab.report.study import RunRecord, Study
@@ -23,9 +21,6 @@ log = logging.getLogger(__name__)
 
 MAX_CHARACTERS = 12_000_000
 """Maximum size of all sentences as JSON, which keeps a page below 15 MB."""
-
-MAX_SCORES = 2**16
-"""Number of scores of pairs of texts that are kept in memory; variants often have equal outputs."""
 
 
 @dataclass(frozen=True)
@@ -72,22 +67,14 @@ def gather_sentences(study: Study) -> tuple[list[tuple[str, int]], list[Sentence
 
 def score_of(output: Prediction) -> float | None:
     """Return chrF2 (0 to 100) if there is a reference, else the score of the search."""
-    return chrf(output.hypothesis, output.reference) if output.reference else output.score
-
-
-@lru_cache(maxsize=MAX_SCORES)
-def chrf(hypothesis: str, reference: str, beta: int = 2) -> float:
-    """Return sacreBLEU's chrF of one sentence, 0 to 100; chrF1 is symmetric."""
-    if hypothesis == reference:
-        return 100.0
-    return float(CHRF(beta=beta).sentence_score(hypothesis, [reference]).score)
+    return similarity(output.hypothesis, output.reference) if output.reference else output.score
 
 
 def disagreement(texts: Sequence[str]) -> float | None:
     """Return 100 minus the mean chrF1 (symmetric) over all pairs of texts; None for fewer than two."""
     if len(texts) < 2:
         return None
-    return 100 - fmean(chrf(*sorted(pair), beta=1) for pair in combinations(texts, 2))
+    return 100 - fmean(similarity(*sorted(pair), beta=1) for pair in combinations(texts, 2))
 
 
 def explorer_json(

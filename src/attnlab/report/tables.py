@@ -276,29 +276,27 @@ def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
         "across": [each.over for each in ordered],
     }
     equivalence = any(each.margin is not None for each in ordered)
+    fields: dict[str, tuple[str, int | None, Callable[..., str]]] = {
+        "seeds": ("seeds", 0, format_estimate),
+        noun: ("sentences", 0, format_estimate),
+        "difference": ("difference", None, format_estimate),
+        "95 % CI low": ("low", None, format_estimate),
+        "95 % CI high": ("high", None, format_estimate),
+        "effect size d_z": ("effect_size", 2, format_estimate),
+        "p": ("p", 3, _p_value),
+        "p (Holm)": ("p_corrected", 3, _p_value),
+        "margin": ("margin", None, format_estimate),
+        "p of equivalence (Holm)": ("p_equivalence_corrected", 3, _p_value),
+    }  # the attribute, and the decimal places; None: in the unit of the row's metric
     columns = TableColumns()
-
-    def add(name: str, attribute: str, digits: int, write: Callable[..., str] | None = None) -> None:
-        cells = [point(getattr(each, attribute)) for each in ordered]
-        columns.add(name, cells, digits=digits, write=write)
-
-    def add_in_unit(name: str, attribute: str) -> None:
-        """Add a column whose cells have the units and digits of their rows' metrics."""
-        found = zip(metrics, (getattr(each, attribute) for each in ordered), strict=True)
-        scaled = [(metric, point(value, metric.scale)) for metric, value in found]
-        columns.values[name] = [None if cell is None else cell.mean for _, cell in scaled]
-        columns.text[name] = [format_estimate(cell, digits=metric.digits) for metric, cell in scaled]
-
-    add("seeds", "seeds", 0)
-    add(noun, "sentences", 0)
-    for name, attribute in (("difference", "difference"), ("95 % CI low", "low"), ("95 % CI high", "high")):
-        add_in_unit(name, attribute)
-    add("effect size d_z", "effect_size", 2)
-    add("p", "p", 3, _p_value)
-    add("p (Holm)", "p_corrected", 3, _p_value)
-    if equivalence:
-        add_in_unit("margin", "margin")
-        add("p of equivalence (Holm)", "p_equivalence_corrected", 3, _p_value)
+    for name, (attribute, digits, write) in [*fields.items()][: None if equivalence else -2]:
+        scales = [metric.scale if digits is None else 1 for metric in metrics]
+        cells = [point(getattr(each, attribute), n) for each, n in zip(ordered, scales, strict=True)]
+        columns.values[name] = [None if cell is None else cell.mean for cell in cells]
+        columns.text[name] = [
+            write(cell, digits=metric.digits if digits is None else digits)
+            for cell, metric in zip(cells, metrics, strict=True)
+        ]
     size = max((each.family_size for each in ordered), default=0)
     notes = [
         "Differences are variant - reference with uncorrected 95 % intervals. Across seeds: paired t test; "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
-from functools import cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
@@ -119,8 +119,9 @@ def chrf(texts: Texts) -> float:
     return float(CHRF().corpus_score(texts.hypotheses, [texts.references]).score)
 
 
-def similarity(text: str, reference: str) -> float:
-    """Return chrF2 (0 to 100) of one text."""
+@lru_cache(maxsize=2**16)  # variants often have equal outputs
+def similarity(text: str, reference: str, beta: int = 2) -> float:
+    """Return chrF (0 to 100) of one text; chrF1 is symmetric."""
     from sacrebleu.metrics.chrf import CHRF
 
-    return float(CHRF().sentence_score(text, [reference]).score)
+    return 100.0 if text == reference else float(CHRF(beta=beta).sentence_score(text, [reference]).score)
