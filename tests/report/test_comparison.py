@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from attnlab.errors import UserError
+from attnlab.files.run_directory import Run
 from attnlab.metrics import registry
 from attnlab.report.collect import collect
 from attnlab.report.comparison import Comparison, by_question, compare, compare_pair, correct
 from attnlab.report.statistics import holm
-from attnlab.report.tables import scores_table
+from attnlab.report.tables import comparisons_table, scores_table
 from run_files import Sentence, study, write_run
 
 T_2 = 4.302652729911275  # 97.5 % quantile of Student's t with 2 degrees of freedom
@@ -283,3 +284,52 @@ def test_validation_metrics_are_not_tested_on_test_sentences(tmp_path: Path) -> 
         sentences = [("a", "a", "a"), ("b", "b", variant)]
         write_run(tmp_path, variant, scores={"val/exact_match": 0.5}, sentences=sentences)
     assert [result.over for result in compare(collect([tmp_path]))] == ["seeds"]
+
+
+def test_a_difference_that_is_not_significant_has_the_sign_of_the_table() -> None:
+    result = study({"additive": [10.0, 20.0, 30.0], "none": [11.0, 22.0, 33.0]})
+    (compared,) = compare(result)
+    assert compared.summary == (
+        "No significant difference between additive and none: -2.0 BLEU [-4.5, 0.5], p = 0.074, 3 seeds."
+    )
+    (row,) = comparisons_table([compared], result).text[["difference", "95 % CI low"]].to_numpy()
+    assert [*row] == ["-2.0", "-4.5"]
+
+
+def with_data(run: Run, **digests: str) -> None:
+    """Record the digests of the splits in the result of a run."""
+    splits = {name: {"pairs": 8, "sha256": digest} for name, digest in digests.items()}
+    result = json.loads(run.result.read_text())
+    run.result.write_text(json.dumps({**result, "data": {"splits": splits}}))
+
+
+def test_variants_with_different_test_data_are_not_compared(tmp_path: Path) -> None:
+    data = {"copy": ("c", 10.0), "copy_dot": ("c", 20.0), "sort": ("s", 30.0)}
+    for variant, (digest, score) in data.items():
+        for seed in range(2):
+            run = write_run(tmp_path, variant, seed, scores={"test/bleu": score + 2 * seed * (digest == "s")})
+            with_data(run, train=variant, test=digest)
+    found = collect([tmp_path])
+    assert [(each.variant, each.reference) for each in compare(found)] == [("copy_dot", "copy")]
+    assert compare(found, reference="sort") == []
+    assert scores_table(found).notes[1:] == [
+        "Not compared with each other, since their test data differ: sort; copy_dot, copy."
+    ]
+
+
+def test_runs_before_and_after_a_change_of_their_data_are_two_variants(tmp_path: Path) -> None:
+    for seed, digest in enumerate(("a" * 64, "a" * 64, "b" * 64)):
+        with_data(write_run(tmp_path, "dot", seed), train="t", test=digest)
+    found = collect([tmp_path])
+    seeds = {variant: [run.seed for run in runs] for variant, runs in found.by_variant().items()}
+    assert seeds == {"dot · test data aaaaaaaa": [0, 1], "dot · test data bbbbbbbb": [2]}
+
+
+def test_data_that_follow_the_seed_are_compared_by_seed(tmp_path: Path) -> None:
+    for variant in ("dot", "none"):
+        for seed in range(2):
+            run = write_run(tmp_path, variant, seed, data={"seed": seed})
+            with_data(run, train=f"t{seed}", test=f"s{seed}")
+    found = collect([tmp_path])
+    assert {variant: len(runs) for variant, runs in found.by_variant().items()} == {"dot": 2, "none": 2}
+    assert [each.seeds for each in compare(found)] == [2]

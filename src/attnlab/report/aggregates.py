@@ -116,7 +116,8 @@ def aggregates_table(study: Study, comparisons: Sequence[Comparison]) -> list[Ta
     if not tasks:
         return []
     omitted = [variant for variant, scores in matrices.items() if not len(scores)]
-    references = {comparison.reference for comparison in comparisons if comparison.metric == tasks[0]}
+    compared = {(each.variant, each.reference) for each in comparisons if each.metric == tasks[0]}
+    references = {reference for _, reference in compared}
     reference = references.pop() if len(references) == 1 else None
     if reference in omitted:
         reference = None
@@ -133,7 +134,7 @@ def aggregates_table(study: Study, comparisons: Sequence[Comparison]) -> list[Ta
         theirs = metric.sign * matrices[reference]
         improvements = (
             None
-            if variant == reference
+            if (variant, reference) not in compared
             else _with_interval(probability_of_improvement, metric.sign * scores, theirs)
             for variant, scores in shown.items()
         )

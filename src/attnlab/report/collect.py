@@ -20,7 +20,13 @@ from attnlab.files.predictions import Prediction, read_predictions
 from attnlab.files.run_directory import Run, predictions_file
 from attnlab.files.terminal import escape_control_characters
 from attnlab.metrics.registry import split as metric_split
-from attnlab.report.study import RunRecord, Study, distinguish_variants, mark_duplicates
+from attnlab.report.study import (
+    RunRecord,
+    Study,
+    distinguish_variants,
+    mark_duplicates,
+    separate_changed_data,
+)
 
 RUN_NAME = re.compile(r"(?P<variant>.+)-seed(?P<seed>\d+)-[0-9a-f]{8}")
 
@@ -38,8 +44,8 @@ def collect(
 ) -> Study:
     """Read every run directory at or below the paths, finished or not.
 
-    Runs with the same variant name and different settings become separate variants. Duplicates of a run are
-    reported as broken.
+    Runs with the same variant name and different settings, or data, become separate variants. Duplicates of a
+    run are reported as broken.
 
     Args:
         paths: run directories, or folders that contain some.
@@ -57,7 +63,7 @@ def collect(
     for position, directory in enumerate(directories, start=1):
         progress(position, len(directories))
         runs.append(_read_run(Run(directory)))
-    runs = distinguish_variants(mark_duplicates(runs))
+    runs = separate_changed_data(distinguish_variants(mark_duplicates(runs)))
     runs.sort(key=lambda run: (run.variant, run.seed, run.directory))
     names = sorted({run.study for run in runs if run.config}) or [runs[0].study]
     return Study(" + ".join(names), runs)
@@ -176,6 +182,7 @@ def _with_results(run: Run, record: RunRecord) -> RunRecord:
         seconds=result.get("seconds"),
         peak_memory=memory.get("gpu", memory.get("host")),
         signatures=result.get("signatures", {}),
+        data={name: split["sha256"] for name, split in result.get("data", {}).get("splits", {}).items()},
         predictions={split: load_predictions(stored[split]) for split in used},
     )
 

@@ -76,7 +76,11 @@ class Comparison:
 
     @property
     def summary(self) -> str:
-        """The result as one sentence, and a second one about equivalence if that was tested."""
+        """The result as one sentence, and a second one about equivalence if that was tested.
+
+        A difference that is not significant has the sign of the tables, variant - reference. A significant
+        one is positive, and the better one of the two is named first.
+        """
         metric, variants = registry.metric(self.metric), f"{self.variant} and {self.reference}"
         seeds = f"{self.seeds} seed{'' if self.seeds == 1 else 's'}"
         if self.left_out:
@@ -95,13 +99,13 @@ class Comparison:
             return f"{lead} in one seed: a test across seeds needs at least two."
         if self.p_corrected is None or self.low is None or self.high is None:
             return f"{lead} in each of {seeds}: without variance there is no test."
+        if not self.significant:
+            lead = f"No significant difference between {variants}: {metric.amount(self.difference)}"
+            sign = 1
         low, high = (metric.number(end) for end in sorted((self.low * sign, self.high * sign)))
         holm = "" if self.family_size == 1 else f" (Holm, {self.family_size} tests)"
         basis = seeds if self.sentences is None else f"{self.sentences:,} {self.noun}, {seeds}"
-        result = f"[{low}, {high}], {_format_p(self.p_corrected)}{holm}, {basis}.{self._equivalence}"
-        if self.significant:
-            return f"{lead} {result}"
-        return f"No significant difference between {ahead} and {behind}: {amount} {result}"
+        return f"{lead} [{low}, {high}], {_format_p(self.p_corrected)}{holm}, {basis}.{self._equivalence}"
 
     @property
     def _equivalence(self) -> str:
@@ -142,7 +146,8 @@ def compare(
 
     Returns:
         The comparisons over seeds, then those over sentences. A metric is omitted for a pair of variants if
-        one of them does not have it, such as metrics of attention weights for a model without attention.
+        one of them does not have it, such as metrics of attention weights for a model without attention, or
+        if they were evaluated on different data.
     """
     runs = {run.directory: run for run in study.finished}
 
@@ -162,6 +167,9 @@ def compare(
             continue
         ours, theirs = ({run.seed: run for run in group} for group in scored)
         pairs = [(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
+        split = registry.split(metric)
+        if not all(our.has_data_of(their, split) for our, their in pairs or product(*scored)):
+            continue
         finished = {run.seed for run in groups[variant]} & {run.seed for run in groups[other]}
         comparison = Comparison(
             metric, variant, other, "seeds", seeds=len(pairs), left_out=len(finished) - len(pairs)

@@ -13,7 +13,6 @@ from typing import Any
 from attnlab.files.predictions import Prediction
 from attnlab.files.run_identity import flatten, identity
 from attnlab.metrics import registry
-from attnlab.metrics.registry import main_metrics, split
 from attnlab.metrics.texts import WORDS
 
 FILES = tuple(f"data.{name}" for name in ("train", "val", "test", "path", "source_path", "target_path"))
@@ -48,6 +47,7 @@ class RunRecord:
     # Bootstrap intervals over sentences, of all runs of the variant, from results.csv
     over_sentences: dict[str, tuple[float, float]] = field(default_factory=dict)
     signatures: dict[str, str] = field(default_factory=dict)  # of sacreBLEU, by metric
+    data: dict[str, str] = field(default_factory=dict)  # SHA-256 of the pairs of each split, if recorded
     commit: str | None = None
     cpu: str | None = None
     versions: dict[str, str] = field(default_factory=dict)  # of Python and of the packages
@@ -64,6 +64,11 @@ class RunRecord:
             return "" if changes else str(settings.get("_target_", "")).rpartition(".")[2]
         found = re.search(r"\btok:([^|]+)", self.signatures.get(registry.name(metric), ""))
         return WORDS if found is None else found[1]
+
+    def has_data_of(self, other: "RunRecord", split: str) -> bool:
+        """Return whether the runs have the same pairs in a split, as far as they recorded them."""
+        digests = {run.data.get(split) for run in (self, other)} - {None}
+        return len(digests) < 2
 
     @property
     def finished(self) -> bool:
@@ -106,10 +111,10 @@ class Study:
         if self.selected_metrics:
             return list(self.selected_metrics)
         available = dict.fromkeys(name for run in self.finished for name in run.scores)
-        splits = dict.fromkeys(split(name) for name in available)
+        splits = dict.fromkeys(registry.split(name) for name in available)
         tests = [name for name in splits if name != "val"]
         monitored = {run.config.get("checkpoint", {}).get("monitor") for run in self.finished}
-        main = main_metrics()
+        main = registry.main_metrics()
         if self.noun == "inputs":
             main = ("exact_match", *(metric for metric in main if metric != "exact_match"))
         ordered = sorted(main, key=lambda metric: f"val/{metric}" not in monitored)
@@ -233,6 +238,45 @@ def distinguish_variants(runs: Sequence[RunRecord]) -> list[RunRecord]:
             suffixes = [_format_setting(name, values.get(name), settings) for name in names]
             named.append(replace(run, variant=SEPARATOR.join([variant, *suffixes])))
     return named
+
+
+def separate_changed_data(runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """Append to the variant of each finished run a digest of the data in which runs of the variant differ.
+
+    For example "additive" becomes "additive · test data 1a2b3c4d", if a file was edited between two runs.
+    Data that follow the seed of the run (`data.seed=${seed}`) are data of one variant.
+    """
+    suffixes: dict[Path, list[str]] = {}
+    for group in group_by_variant(run for run in runs if run.data).values():
+        seeds = [name for name in group[0].config.get("data", {}) if name.endswith("seed")]
+        follows_seed = any(all(run.config["data"].get(name) == run.seed for run in group) for name in seeds)
+        if follows_seed and len({run.seed for run in group}) > 1:
+            continue
+        for split in dict.fromkeys(split for run in group for split in run.data):
+            if len({run.data.get(split) for run in group}) > 1:
+                for run in group:
+                    digest = run.data.get(split, "none")[:8]
+                    suffixes.setdefault(run.directory, []).append(f"{split} data {digest}")
+    return [
+        replace(run, variant=SEPARATOR.join([run.variant, *suffixes.get(run.directory, ())])) for run in runs
+    ]
+
+
+def different_data(study: Study) -> list[str]:
+    """Return a sentence for each split on which variants were evaluated with different data."""
+    sentences = []
+    for split in dict.fromkeys(registry.split(metric) for metric in study.metrics):
+        groups: list[list[RunRecord]] = []  # one run for each variant
+        for run, *_ in study.by_variant().values():
+            same = next((group for group in groups if run.has_data_of(group[0], split)), None)
+            if same is None:
+                groups.append([run])
+            else:
+                same.append(run)
+        if len(groups) > 1:
+            listed = "; ".join(", ".join(run.variant for run in group) for group in groups)
+            sentences.append(f"Not compared with each other, since their {split} data differ: {listed}.")
+    return sentences
 
 
 def macro_groups(study: Study) -> dict[str, list[str]]:

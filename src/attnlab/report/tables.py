@@ -25,7 +25,14 @@ from attnlab.report.comparison import Comparison
 from attnlab.report.resampling import interval_over_sentences
 from attnlab.report.results_file import escape_formula, format_results
 from attnlab.report.statistics import Bounds, Estimate, estimate
-from attnlab.report.study import RunRecord, Study, macro_groups, mixed_tokenizers, undefined_scores
+from attnlab.report.study import (
+    RunRecord,
+    Study,
+    different_data,
+    macro_groups,
+    mixed_tokenizers,
+    undefined_scores,
+)
 
 INTERVALS = (
     "Mean over seeds [95 % confidence interval]: Student's t, on the logit scale for scores with two bounds "
@@ -230,6 +237,7 @@ def scores_table(study: Study) -> Table:
             cells = [*over_sentences, *(None for _ in averages)]
             columns.add_metric(metric, cells, f" over {study.noun}", write=_interval_only)
     notes += [MACRO] * bool(averages) + undefined_scores(study) + mixed_tokenizers(study)
+    notes += different_data(study)
     return columns.table("scores", "Final scores", {"variant": [*groups, *averages]}, notes)
 
 
