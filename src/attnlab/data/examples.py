@@ -138,10 +138,8 @@ def encode(
                 f"{place}: the source {pair.source!r} (target {pair.target!r}) has no tokens. Correct or "
                 "remove the pair, or let the tokenizer drop less (tokenizer.drop)"
             )
-    _log_truncated("source", source_limit, sources)
-    _log_truncated("target", target_limit, targets)
-    _log_outlier("source", source_limit, sources, pairs)
-    _log_outlier("target", target_limit, targets, pairs)
+    _log_lengths("source", source_limit, sources, pairs)
+    _log_lengths("target", target_limit, targets, pairs)
     copy_ids: list[list[int]] = []
     if with_copy_ids:
         copy_ids, targets = _copy_ids(pairs, vocabularies, targets, source_limit)
@@ -199,24 +197,20 @@ def describe_unknown(count: int, total: int, side: str, place: str, tokens: Iter
     )
 
 
-def _log_truncated(side: str, limit: int | None, sequences: Sequence[Sequence[int]]) -> None:
-    if limit is not None and (truncated := sum(len(ids) > limit for ids in sequences)):
-        log.warning(
-            "%d of %d %ss are truncated to %d tokens: batching.max_%s_length",
-            truncated,
-            len(sequences),
-            side,
-            limit,
-            side,
-        )
-
-
-def _log_outlier(
+def _log_lengths(
     side: str, limit: int | None, sequences: Sequence[Sequence[int]], pairs: Sequence[Pair]
 ) -> None:
-    """Warn of a sequence that is far longer than the others: its batch is padded to its length."""
+    """Log how many sequences are truncated; without a limit, warn of one that is far longer than the others.
+
+    A batch is padded to its longest sequence.
+    """
     lengths = [len(ids) for ids in sequences]
-    if limit is not None or len(lengths) < OUTLIER_PAIRS:
+    if limit is not None:
+        if truncated := sum(length > limit for length in lengths):
+            text = "%d of %d %ss are truncated to %d tokens: batching.max_%s_length"
+            log.warning(text, truncated, len(lengths), side, limit, side)
+        return
+    if len(lengths) < OUTLIER_PAIRS:
         return
     position, usual = int(np.argmax(lengths)), int(np.quantile(lengths, 0.99))
     if lengths[position] > OUTLIER_FACTOR * usual:

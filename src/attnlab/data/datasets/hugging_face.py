@@ -3,6 +3,7 @@
 They need `pip install 'attnlab[huggingface]'`.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
@@ -94,14 +95,9 @@ def _is_saved(folder: Path) -> bool:
 def _files(folder: Path) -> tuple[Path, ...]:
     """Return the data files in a folder; none for a dataset of the Hub, whose folder does not exist."""
     files = folder.rglob("*.arrow" if _is_saved(folder) else "*")
-    hidden = (".", "cache-")  # `datasets` writes its cache next to saved datasets
-    return tuple(
-        sorted(
-            file
-            for file in files
-            if file.is_file() and not any(part.startswith(hidden) for part in file.relative_to(folder).parts)
-        )
-    )
+    hidden = re.compile(r"(^|/)(\.|cache-)")  # `datasets` writes its cache next to saved datasets
+    visible = (file for file in files if not hidden.search(file.relative_to(folder).as_posix()))
+    return tuple(sorted(filter(Path.is_file, visible)))
 
 
 def _pairs(rows: Any, columns: Sequence[str], location: str) -> Iterator[Pair]:

@@ -173,13 +173,8 @@ class Layout:
                 + " and data.features_column"
                 * (self.features_column is not None),
             )
-        source = cells[self.source_column]
-        if self.features_column is not None and source.strip():
-            try:
-                source = with_features(source, cells[self.features_column])
-            except UserError as error:
-                raise LeftOutError("a bracket of the features has no counterpart", str(error)) from error
-        return Pair(source, cells[self.target_column])
+        features = None if self.features_column is None else cells[self.features_column]
+        return Pair(_read_source(cells[self.source_column], features), cells[self.target_column])
 
     def _is_covered(self, text: str) -> bool:
         """Return whether no row of a table has a target."""
@@ -192,13 +187,13 @@ class Layout:
     def _parse_covered(self, texts: Texts, location: str) -> Pair:
         try:
             source, tab, features = self.input_of(texts[0]).partition("\t")
-            if self.features_column is not None and not tab:
-                raise LeftOutError("the features are missing", "add a tab and, if any, the features")
-            if self.features_column is not None and source.strip():
-                source = with_features(source, features)
         except UserError as error:
-            raise LeftOutError("a column or a bracket is missing", str(error)) from error
-        return Pair(source, "")
+            raise LeftOutError("a column is missing", str(error)) from error
+        if self.features_column is None:
+            return Pair(source, "")
+        if not tab:
+            raise LeftOutError("the features are missing", "add a tab and, if any, the features")
+        return Pair(_read_source(source, features), "")
 
     def _parse_json(self, texts: Texts, location: str) -> Pair:
         """Return the pair of an object `{"de": …, "en": …}`, or the same under the key "translation"."""
@@ -319,6 +314,14 @@ def _read(
         log.warning("%s: %s", name, columns)
     paths = [path for _, path in files] + ([alignments] if alignments else [])
     return PairFile(pairs, tuple(map(Path, paths)))
+
+
+def _read_source(text: str, features: str | None) -> str:
+    """Return a source with its features, if there is any text."""
+    try:
+        return text if features is None or not text.strip() else with_features(text, features)
+    except UserError as error:
+        raise LeftOutError("a bracket of the features has no counterpart", str(error)) from error
 
 
 def _log_first_row(cells: list[str], table: Layout, location: str) -> None:
