@@ -17,7 +17,7 @@ from attnlab.config.checks import check_settings
 from attnlab.config.compose import check_composed, compose_run, explain
 from attnlab.config.hydra_versions import initialize_conf
 from attnlab.errors import UsageError
-from attnlab.jobs.train_task import TrainTask
+from attnlab.jobs.ledger import Ledger
 from commands import TINY_REVERSE, attnlab
 
 LONG = "x" * 300
@@ -293,7 +293,7 @@ def refusal(options: str, override: str) -> str:
 
     def submit() -> None:
         check_composed(config)
-        TrainTask().prepare_run(config)
+        Ledger().prepare(config)
 
     with pytest.raises(UsageError) as refused:
         submit()

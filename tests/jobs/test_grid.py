@@ -1,7 +1,10 @@
 """The jobs of a sweep: combinations, and settings that change together."""
 
+from pathlib import Path
+
 import pytest
 
+from attnlab.config.options import config_dirs
 from attnlab.errors import UsageError
 from attnlab.jobs.grid import list_jobs
 
@@ -50,6 +53,17 @@ def test_command_line_replaces_the_settings_of_a_study_also_in_a_zip() -> None:
 def test_sweep_that_has_no_list_of_jobs_is_refused(word: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         jobs(word)
+
+
+def test_glob_finds_the_options_of_a_users_folder(tmp_path: Path) -> None:
+    (tmp_path / "attention").mkdir()
+    (tmp_path / "attention" / "local_z.yaml").touch()
+    with config_dirs([str(tmp_path)]):
+        assert jobs("attention=glob(local_*)", params={}) == [
+            f"attention=local_{name}" for name in ("m", "p", "z")
+        ]
+    with pytest.raises(UsageError, match=r"attention=glob\(z\*\): no option has such a name"):
+        jobs("attention=glob(z*)", params={})
 
 
 def test_sweep_over_dictionaries_gives_a_job_for_each() -> None:

@@ -13,7 +13,7 @@ from torch import nn
 from attnlab.files.run_directory import prepare_run
 from attnlab.jobs.preflight import find_error
 from attnlab.jobs.scheduler import find_build_errors
-from attnlab.jobs.supervision import Process, start_supervised
+from attnlab.jobs.worker_process import Worker, start_supervised
 from forked import ForkedProcess
 
 Composed = Callable[..., DictConfig]
@@ -62,7 +62,7 @@ def by_first_weight(params: Iterable[nn.Parameter], **_: float) -> torch.optim.O
 def test_errors_are_read_if_the_check_ends_right_after_a_timeout(
     composed: Composed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def start(*arguments: Any, **options: Any) -> Process:
+    def start(*arguments: Any, **options: Any) -> Worker:
         check = start_supervised(*arguments, **options)
         communicate = check.communicate
 

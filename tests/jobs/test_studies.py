@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 from hydra import compose
-from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
@@ -27,7 +26,6 @@ def jobs(study: str, *more: str) -> list[list[str]]:
     grid = composed(overrides)
     assert grid.hydra.mode.name == "MULTIRUN"
     sweeper = grid.hydra.sweeper
-    loader = GlobalHydra.instance().config_loader()
     if "compare" in sweeper:
         space, overrides = split_space(sweeper.params, overrides, sweeper.compare)
         values = {
@@ -35,8 +33,8 @@ def jobs(study: str, *more: str) -> list[list[str]]:
             for key, sweep in space.items()
         }
         overrides += [f"{key}={value}" for key, value in values.items()]
-        return list_jobs({}, sweeper.zip, sweeper.overrides, overrides, loader)
-    return list_jobs(sweeper.params, sweeper.zip, sweeper.overrides, overrides, loader)
+        return list_jobs({}, sweeper.zip, sweeper.overrides, overrides)
+    return list_jobs(sweeper.params, sweeper.zip, sweeper.overrides, overrides)
 
 
 def covering(batch: list[list[str]]) -> list[list[str]]:

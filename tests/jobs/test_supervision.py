@@ -11,17 +11,17 @@ import pytest
 
 PARENT = """
 import os, sys, time
-from attnlab.jobs.supervision import start_supervised
+from attnlab.jobs.worker_process import start_supervised
 start_supervised([sys.executable, "-c", sys.argv[1], sys.argv[2]], os.environ).wait()
 """
 
 CHILD = """
 import ctypes, os, signal, sys, threading, time
 from pathlib import Path
-from attnlab.jobs import supervision
-supervision.ORPHAN_TIMEOUT = 0.5
+from attnlab.jobs import worker_process
+worker_process.ORPHAN_TIMEOUT = 0.5
 folder = Path(sys.argv[1])
-with supervision.end_with_parent():
+with worker_process.end_with_parent():
     if os.fork() == 0:  # like a data loader
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         (folder / str(os.getpid())).touch()
@@ -68,13 +68,13 @@ def test_hung_process_and_its_children_end_with_the_parent(hang: str, tmp_path: 
 def test_process_that_ends_leaves_no_process(tmp_path: Path) -> None:
     """The process that waits for the parent's end must not outlive the block."""
     code = (
-        "import os, sys; from attnlab.jobs.supervision import *; import subprocess\n"
+        "import os, sys; from attnlab.jobs.worker_process import *; import subprocess\n"
         "with end_with_parent():\n    print(os.environ.get('ATTNLAB_PARENT_PIPE'), flush=True)\n"
         "print(subprocess.run(['ps', '--no-headers', '--ppid', str(os.getpid()), '-o', 'comm'], "
         "capture_output=True, text=True).stdout.split())"
     )
     start = (
-        "import os, subprocess, sys; from attnlab.jobs.supervision import *\n"
+        "import os, subprocess, sys; from attnlab.jobs.worker_process import *\n"
         "worker = start_supervised([sys.executable, '-c', sys.argv[1]], os.environ)\n"
         "sys.exit(worker.wait())"
     )
@@ -87,7 +87,7 @@ def test_process_that_ends_leaves_no_process(tmp_path: Path) -> None:
 def test_signal_ends_a_process_that_handles_it() -> None:
     """Without a parent that started it, the block changes nothing."""
     code = (
-        "import time; from attnlab.jobs.supervision import *\n"
+        "import time; from attnlab.jobs.worker_process import *\n"
         "with end_with_parent(): print('in', flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:

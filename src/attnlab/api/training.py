@@ -10,10 +10,10 @@ from rich.console import Console
 
 from attnlab.config.compose import as_list, compose_run, usage_errors
 from attnlab.errors import INTERRUPTED, UsageError, UserError
-from attnlab.files.run_directory import Run
+from attnlab.files.run_directory import Run, prepare_run, run_of
 from attnlab.jobs import worker_process
+from attnlab.jobs.ledger import check_job
 from attnlab.jobs.status import state
-from attnlab.jobs.train_task import TrainTask
 from attnlab.jobs.worker_process import Worker
 
 POLL_INTERVAL = 0.1
@@ -33,9 +33,11 @@ def train(overrides: Sequence[str] = (), *, progress: bool = True) -> Run:
         UserError: if a setting is wrong or the training fails.
         KeyboardInterrupt: if it is interrupted; the same call resumes it.
     """
-    task = TrainTask()
     with usage_errors():
-        run = task.prepare_run(compose_run(as_list(overrides)))
+        config = compose_run(as_list(overrides))
+    check_job(config)
+    created = not run_of(config).directory.exists()
+    run = prepare_run(config)
     if state(run) == "finished":
         return run
     if progress:
@@ -48,7 +50,8 @@ def train(overrides: Sequence[str] = (), *, progress: bool = True) -> Run:
         raise KeyboardInterrupt(f"{run.directory} was interrupted; the same call resumes it")
     if code == worker_process.REFUSED:
         refused = UsageError(run.read_result()["error"])
-        task.discard_run(run)
+        if created:
+            run.discard()
         raise refused
     if code != 0:
         raise UserError(f"{run.directory} failed: {run.read_result().get('error')}")

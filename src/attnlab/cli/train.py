@@ -12,14 +12,12 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from rich.console import Console
 
 from attnlab.config import hydra_versions
 from attnlab.config.compose import accept, check_overrides, check_sweeps, usage_errors
 from attnlab.config.options import user_folders
 from attnlab.errors import INTERRUPTED, UsageError, UserError
 from attnlab.jobs.grid import split_zip
-from attnlab.jobs.status import print_table
 from attnlab.jobs.train_task import TrainTask
 
 PREPARE = "--prepare"
@@ -29,7 +27,8 @@ PREPARE = "--prepare"
 def main(parsed: argparse.Namespace) -> int:
     """Train one run, or all runs of a sweep, which ends with a table of its jobs; returns the exit code."""
     arguments = _settings_without_dashes([word for word in parsed.arguments if word != PREPARE])
-    task = TrainTask(prepare_only=PREPARE in parsed.arguments)
+    zips = [word for word in arguments if split_zip(word) is not None]
+    task = TrainTask(prepare_only=PREPARE in parsed.arguments, zips=zips)
     if task.prepare_only and {"-m", "--multirun"} & {*arguments}:
         raise UsageError(f"{PREPARE} prints the directory of one run: remove -m")
     sys.argv = ["attnlab train", *arguments]
@@ -41,11 +40,10 @@ def main(parsed: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     finally:
-        if task.sweeping and any(run.directory.is_dir() for run in task.runs.values()):
-            print_table([*task.runs.values()], task.in_use, Console(soft_wrap=True))
-    if task.refused is not None:
-        raise task.refused
-    return 0 if task.prepare_only else task.exit_code()
+        task.ledger.print_table()
+    if isinstance(task.outcome, UserError):
+        raise task.outcome
+    return task.outcome or task.ledger.exit_code()
 
 
 def _compose_and_train(arguments: list[str], task: TrainTask) -> None:
@@ -55,7 +53,6 @@ def _compose_and_train(arguments: list[str], task: TrainTask) -> None:
     # conf/hydra/launcher files have the names of their plugins' schemas, against which they are checked.
     warnings.filterwarnings("ignore", r"\s*'hydra/launcher/\w+' is validated against ConfigStore schema")
     options = _check_options(arguments)
-    task.zips = [word for word in options.overrides if split_zip(word) is not None]
     plain = [word for word in options.overrides if word not in task.zips]
     overrides = [*plain, *(override for word in task.zips for override in split_zip(word) or [])]
     check_overrides(overrides)

@@ -22,8 +22,8 @@ def lock_directory(directory: Path) -> Iterator[None]:
 
     It is a POSIX lock, which NFS passes on to its server: it also excludes processes of other machines.
 
-    A holder whose parent process is gone is stopping (see `attnlab.jobs.supervision`): wait for its end, at
-    most `STOPPING_TIMEOUT` seconds.
+    A holder whose parent process is gone is stopping (see `attnlab.jobs.worker_process`): wait for its end,
+    at most `STOPPING_TIMEOUT` seconds.
 
     Raises:
         InUseError: if another process holds the lock.

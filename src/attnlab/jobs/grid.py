@@ -7,11 +7,12 @@ the second ones.
 import itertools
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from hydra.core.config_loader import ConfigLoader
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import Glob, Override
 
+from attnlab.config.options import options_of
 from attnlab.errors import UsageError
 
 Axis = dict[str, list[str]]
@@ -37,7 +38,6 @@ def list_jobs(
     zips: Sequence[Mapping[str, str]],
     further: Further,
     arguments: Sequence[str],
-    loader: ConfigLoader | None = None,
 ) -> list[list[str]]:
     """Return the overrides of each job.
 
@@ -45,13 +45,11 @@ def list_jobs(
         params: sweeps of a study by setting.
         zips: sweeps of a study that change together, by setting.
         arguments: overrides of the command line and `zip(…)`, which replace sweeps of the same settings.
-        loader: Hydra's loader of configurations, for `glob(*)`.
     """
-    axes = [_values([f"{key}={values}"], loader) for key, values in params.items()]
-    axes += [_zip_values([f"{key}={values}" for key, values in each.items()], loader) for each in zips]
+    axes = [_values([f"{key}={values}"]) for key, values in params.items()]
+    axes += [_zip_values([f"{key}={values}" for key, values in each.items()]) for each in zips]
     given = [
-        _values([word], loader) if (zipped := split_zip(word)) is None else _zip_values(zipped, loader)
-        for word in arguments
+        _values([word]) if (zipped := split_zip(word)) is None else _zip_values(zipped) for word in arguments
     ]
     replaced = set().union(*given)
     axes = [{key: values for key, values in axis.items() if key not in replaced} for axis in axes]
@@ -89,9 +87,9 @@ def expand(job: Sequence[str], further: Further) -> list[str]:
     return [*added, *job]
 
 
-def _zip_values(overrides: Sequence[str], loader: ConfigLoader | None) -> Axis:
+def _zip_values(overrides: Sequence[str]) -> Axis:
     """Return the values of settings that change together."""
-    axis = _values(overrides, loader)
+    axis = _values(overrides)
     counts = {key: len(values) for key, values in axis.items()}
     if len(set(counts.values())) > 1 or len(axis) < len(overrides):
         listed = ", ".join(f"{key} has {count}" for key, count in counts.items())
@@ -101,14 +99,20 @@ def _zip_values(overrides: Sequence[str], loader: ConfigLoader | None) -> Axis:
     return axis
 
 
-def _values(overrides: Sequence[str], loader: ConfigLoader | None) -> Axis:
-    parsed = OverridesParser.create(config_loader=loader).parse_overrides([*overrides])
-    return {override.key_or_group: _single_values(override) for override in parsed}
+def _values(overrides: Sequence[str]) -> Axis:
+    parsed = OverridesParser.create().parse_overrides([*overrides])
+    return {str(override.key_or_group): _single_values(override) for override in parsed}
 
 
 def _single_values(override: Override) -> list[str]:
     """Return an override of one value for each value of a sweep."""
     key = override.get_key_element()
+    value: Any = override.value()
+    if isinstance(value, Glob):  # Hydra would not find the options of the user's folders
+        names = value.filter(options_of(str(override.key_or_group)))
+        if not names:
+            raise UsageError(f"{override.input_line}: no option has such a name")
+        return [f"{key}={name}" for name in names]
     if not override.is_sweep_override():
         return [f"{key}={override.get_value_element_as_str()}"]
     if not override.is_discrete_sweep():

@@ -21,8 +21,7 @@ from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.files.run_directory import Run
-from attnlab.jobs.supervision import end_with_parent
-from attnlab.jobs.worker_process import import_from_current_folder
+from attnlab.jobs.worker_process import end_with_parent, import_from_current_folder
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training.build import build_network
 from attnlab.training.own_parts import check_parts

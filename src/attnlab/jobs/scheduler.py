@@ -17,9 +17,8 @@ from attnlab.files.run_directory import Run
 from attnlab.files.terminal import print_line
 from attnlab.jobs.interruption import handle_signals
 from attnlab.jobs.progress import JobFiles, SweepProgress
-from attnlab.jobs.status import describe, state
-from attnlab.jobs.supervision import kill, start_supervised
-from attnlab.jobs.worker_process import IN_USE, worker_environment
+from attnlab.jobs.status import read_status, state
+from attnlab.jobs.worker_process import IN_USE, kill, start_supervised, worker_environment
 
 CHECK_INTERVAL = 0.1
 """Seconds between two checks whether the process that checks the runs has ended."""
@@ -130,9 +129,9 @@ class Scheduler(ABC):
                 self.in_use[run.directory] = str(error)
         if run.directory in self.in_use:
             self.progress.print(f"{'in use':12} {self.in_use[run.directory]}")
-        elif state(run) != "waiting":
-            self.progress.print(describe(run))
-            self.failed += state(run) == "failed"
+        elif (status := read_status(run)).state != "waiting":
+            self.progress.print(status.describe())
+            self.failed += status.state == "failed"
 
     def _count_signal(self, *_: Any) -> None:
         self.signals += 1
@@ -147,7 +146,7 @@ def unfinished(runs: Sequence[Run], console: Console) -> list[Run]:
         print_line(message, console=console)
     for run in runs:
         if run not in open_runs and run.missing_outputs():
-            print_line(describe(run), console=console)
+            print_line(read_status(run).describe(), console=console)
     return open_runs
 
 

@@ -10,9 +10,8 @@ from attnlab.files.run_directory import Run
 from attnlab.jobs import worker_process
 from attnlab.jobs.scheduler import Scheduler
 from attnlab.jobs.slots import Slots
-from attnlab.jobs.status import describe, state
-from attnlab.jobs.supervision import kill
-from attnlab.jobs.worker_process import IN_USE, STOP_TIMEOUT, Worker
+from attnlab.jobs.status import read_status, state
+from attnlab.jobs.worker_process import IN_USE, STOP_TIMEOUT, Worker, kill
 
 
 @dataclass
@@ -117,7 +116,7 @@ class SlotScheduler(Scheduler):
                 self.refused.append(job)
             elif code == 1 and job.retries > 0 and not self.stopping:
                 job.retries -= 1
-                self.progress.print(f"retrying: {describe(job.run)}")
+                self.progress.print(f"retrying: {read_status(job.run).describe()}")
                 self.waiting.append(job)
             else:
                 self.ended[job.run] = code

@@ -3,6 +3,7 @@
 import os
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,47 +19,62 @@ STATES = ("finished", "failed", "interrupted", "in use", "waiting")
 """States of a job after its sweep ended: another process uses it, or it never started and is waiting."""
 
 
+@dataclass(frozen=True)
+class Status:
+    """State and result of a run without a worker, read once; see `read_status`."""
+
+    run: Run
+    state: str  # one of `STATES`
+    result: Mapping[str, Any]  # result.json
+    monitor: str  # metric that selects the best checkpoint; "" without a configuration
+    notes: tuple[str, ...] = ()  # deleted outputs and changed data files of a finished run
+
+    @property
+    def score(self) -> float | None:
+        """The monitored metric of a finished run, else None."""
+        return self.result["metrics"].get(self.monitor) if self.state == "finished" else None
+
+    @property
+    def duration(self) -> str:
+        """Training time of a finished run, such as 1:02:05 or 1:02."""
+        seconds = self.result.get("seconds") if self.state == "finished" else None
+        if seconds is None:
+            return ""
+        minutes, rest = divmod(round(seconds), 60)
+        return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
+
+    def describe(self) -> str:
+        """Return one line with the state of the run, and its score or its error."""
+        error = self.result.get("error")
+        reason = "" if error is None else f": {' '.join(str(error).splitlines())}"
+        value = "" if self.score is None else f"{self.monitor} {self.score:.4f}"
+        state = f"{self.state:12} {_relative(self.run.directory)}{reason}"
+        return "  ".join(filter(None, [state, value, self.duration, *self.notes]))
+
+
+def read_status(run: Run) -> Status:
+    """Read the state of a run. A status of "running" is from a killed worker."""
+    result = run.read_result()
+    status: str = result.get("status", "waiting")
+    monitor = str(run.read_config().checkpoint.monitor) if run.config.is_file() else ""
+    notes = (_deleted(run), _changed(result)) if status == "finished" else ()
+    return Status(run, "waiting" if status == "running" else status, result, monitor, notes)
+
+
 def state(run: Run) -> str:
-    """Return one of `STATES`. Only for runs without a worker: a status of "running" is from a killed one."""
+    """Return one of `STATES`, for a run without a worker."""
     status: str = run.read_result().get("status", "waiting")
     return "waiting" if status == "running" else status
 
 
-def score(run: Run) -> float | None:
-    """Return the monitored metric (`checkpoint.monitor`) of a finished run, else None."""
-    if state(run) != "finished":
-        return None
-    value: float | None = run.read_result()["metrics"].get(_monitor(run))
-    return value
-
-
-def duration(run: Run) -> str:
-    """Return the training time of a finished run, such as 1:02:05 or 1:02."""
-    seconds = run.read_result().get("seconds") if state(run) == "finished" else None
-    if seconds is None:
-        return ""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}" if minutes >= 60 else f"{minutes}:{rest:02}"
-
-
-def describe(run: Run) -> str:
-    """Return one line with the state of a run, and its score or its error."""
-    error = run.read_result().get("error")
-    reason = "" if error is None else f": {' '.join(str(error).splitlines())}"
-    parts = [f"{state(run):12} {_relative(run.directory)}{reason}"]
-    value = score(run)
-    if value is not None:
-        parts += [f"{_monitor(run)} {value:.4f}", duration(run)]
-    return "  ".join(filter(None, [*parts, _deleted(run), _changed(run)]))
-
-
 def print_finished(run: Run) -> None:
     """Print the scores of a run that was already finished, and what changed since then."""
-    print(f"already finished: {'  '.join(filter(None, [str(run.directory), _deleted(run)]))}")
-    if changed := _changed(run):
+    status = read_status(run)
+    deleted, changed = status.notes
+    print(f"already finished: {'  '.join(filter(None, [str(run.directory), deleted]))}")
+    if changed:
         print(changed)
-    metrics: dict[str, Any] = run.read_result()["metrics"]
-    for name, value in metrics.items():
+    for name, value in status.result["metrics"].items():
         print(f"  {name:24} {value:.4f}")
     print(
         "to train it again, add force=true; settings of output, such as the logger, do not make another run"
@@ -67,26 +83,26 @@ def print_finished(run: Run) -> None:
 
 def print_table(runs: Sequence[Run], in_use: Mapping[Path, str], console: Console) -> None:
     """Print the state of every job, the errors of failed jobs, and the command to synchronise W&B."""
-    states = {run: "in use" if run.directory in in_use else state(run) for run in runs}
-    runs = sorted(runs, key=lambda run: STATES.index(states[run]))
+    statuses = [read_status(run) for run in runs]
+    jobs = [replace(job, state="in use") if job.run.directory in in_use else job for job in statuses]
+    jobs.sort(key=lambda job: STATES.index(job.state))
     folder = Path(os.path.commonpath([run.directory.parent for run in runs]))
-    monitors = dict.fromkeys(_monitor(run) for run in runs if run.config.is_file())
+    monitors = dict.fromkeys(job.monitor for job in jobs if job.monitor)
     table = Table("run", "state", *monitors, "time", title=Text(_relative(folder)))
     for column in table.columns:
         column.overflow = "fold"  # a truncated path cannot be opened
     for column in table.columns[2:]:
         column.justify = "right"
-    for run in runs:
-        value = score(run)
-        numbers = ["" if value is None or name != _monitor(run) else f"{value:.4f}" for name in monitors]
-        name = Text(str(run.directory.relative_to(folder)))
-        table.add_row(name, states[run], *numbers, duration(run))
+    for job in jobs:
+        scores = ["" if job.score is None or name != job.monitor else f"{job.score:.4f}" for name in monitors]
+        name = Text(str(job.run.directory.relative_to(folder)))
+        table.add_row(name, job.state, *scores, job.duration)
     console.print(table)
-    for run in runs:
-        if run.directory in in_use:
-            print_line(f"{'in use':12} {in_use[run.directory]}", console=console)
-        elif states[run] == "failed" or run.read_result().get("error") or _deleted(run) or _changed(run):
-            print_line(describe(run), console=console)
+    for job in jobs:
+        if job.state == "in use":
+            print_line(f"{'in use':12} {in_use[job.run.directory]}", console=console)
+        elif job.state == "failed" or job.result.get("error") or any(job.notes):
+            print_line(job.describe(), console=console)
     for folder in dict.fromkeys(run.directory.parent for run in runs if is_offline(run)):
         print_wandb_sync(folder, "*/", console)
 
@@ -103,23 +119,19 @@ def print_wandb_sync(folder: Path, runs: str, console: Console | None = None) ->
 
 def _deleted(run: Run) -> str:
     """Return a note on the outputs of a finished run that were deleted; empty if it has all of them."""
-    missing = run.missing_outputs() if state(run) == "finished" else []
+    missing = run.missing_outputs()
     return f"{', '.join(missing)} deleted; to train it again, add force=true" if missing else ""
 
 
-def _changed(run: Run) -> str:
-    """Return a note on the data files of a finished run that changed after it started; empty if none did."""
-    files = changed_files(run.read_result().get("data")) if state(run) == "finished" else []
+def _changed(result: Mapping[str, Any]) -> str:
+    """Return a note on the data files that changed after a run started; empty if none did."""
+    files = changed_files(result.get("data"))
     if not files:
         return ""
     return (
         f"{' and '.join(files)} changed since this run was started: to train it again, add force=true; "
         "name=NAME trains another run on the changed data"
     )
-
-
-def _monitor(run: Run) -> str:
-    return str(run.read_config().checkpoint.monitor)
 
 
 def _relative(path: Path) -> str:

@@ -14,8 +14,7 @@ from omegaconf import DictConfig
 from attnlab.errors import UserError
 from attnlab.fast.machine import LIBRARY
 from attnlab.files.run_directory import Run, prepare_run
-from attnlab.jobs.supervision import kill
-from attnlab.jobs.worker_process import start_worker
+from attnlab.jobs.worker_process import kill, start_worker
 from attnlab.training.checkpoints import read_checkpoint
 
 Outputs = dict[str, dict[str, str]]

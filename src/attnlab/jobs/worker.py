@@ -25,10 +25,10 @@ from attnlab.files.terminal import print_line, print_table
 from attnlab.files.writing import no_space_left
 from attnlab.jobs.interruption import interruptible
 from attnlab.jobs.logs import log_to_files, quieten_lightning
-from attnlab.jobs.supervision import end_with_parent
 from attnlab.jobs.worker_process import (
     IN_USE,
     REFUSED,
+    end_with_parent,
     import_from_current_folder,
     is_step_of_several_tasks,
 )

@@ -1,20 +1,27 @@
-"""Starting the worker process of a run and recording how it ended. Imports no torch."""
+"""The lifecycle of a run's worker process, from its start to the record of its end. Imports no torch.
+
+A worker ends with the process that started it, whatever it is doing. A signal is not enough: SIGTERM only
+sets a flag in a training process, and never arrives in one that hangs in native code. A small process
+therefore waits for the end of the parent, and kills the process group, which includes ranks and data loaders.
+The program of the worker is `attnlab.jobs.worker`.
+"""
 
 import os
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from attnlab.config.options import user_folders
-from attnlab.errors import INTERRUPTED, InUseError
+from attnlab.errors import INTERRUPTED, ORPHAN_TIMEOUT, InUseError
 from attnlab.files.run_directory import Run
 from attnlab.jobs.interruption import handle_signals
-from attnlab.jobs.supervision import Process, kill, start_supervised
 
 IN_USE = 69
 """Exit code of a worker whose run directory is in use by another process."""
@@ -31,7 +38,10 @@ TORCH_DISTRIBUTED = (
 )
 """Variables that would make a worker a rank of another training."""
 
-Worker = Process
+PARENT_PIPE = "ATTNLAB_PARENT_PIPE"
+"""Environment variable with the file descriptor of a pipe that the parent process keeps open."""
+
+Worker = subprocess.Popen[bytes]
 Wait = Callable[[Worker], int]
 
 
@@ -177,3 +187,69 @@ def _record_exit(run: Run, code: int, *, stopping: bool, reason: str | None) -> 
     else:
         run.write_result("failed", error=f"ended with exit code {code} before it was finished, see {run.log}")
     return 1
+
+
+def start_supervised(command: Sequence[str], environment: Mapping[str, str], **options: Any) -> Worker:
+    """Start a command in a session of its own; it ends with this process if it uses `end_with_parent`.
+
+    The terminal's Ctrl-C does not reach it: this process forwards signals. When it ends, `kill` its group.
+    """
+    pipe = _pipe_of(os.getpid())
+    return subprocess.Popen(
+        command,
+        env={**environment, PARENT_PIPE: str(pipe)},
+        pass_fds=(pipe,),
+        start_new_session=True,
+        **options,
+    )
+
+
+@cache
+def _pipe_of(pid: int) -> int:
+    """Return the read end of a pipe whose write end closes when this process, `pid`, ends."""
+    return os.pipe()[0]
+
+
+def kill(process: Worker) -> None:
+    """Kill a process of `start_supervised` and all processes of its group."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+@contextmanager
+def end_with_parent() -> Iterator[None]:
+    """End this process and its group if the process that started it ends inside the block.
+
+    It gets SIGTERM, and SIGKILL after `ORPHAN_TIMEOUT`. Does nothing in a process that was not started by
+    `start_supervised`. Must be entered before any thread starts.
+    """
+    pipe = os.environ.pop(PARENT_PIPE, None)  # removed: ranks inherit the environment, but not the pipe
+    if pipe is None:
+        yield
+        return
+    process = os.getpid()
+    watcher = os.fork()
+    if watcher == 0:
+        try:
+            _kill_orphan(process, int(pipe))
+        finally:
+            os._exit(1)
+    os.close(int(pipe))
+    try:
+        yield
+    finally:
+        os.kill(watcher, signal.SIGKILL)
+        os.waitpid(watcher, 0)
+
+
+def _kill_orphan(process: int, pipe: int) -> None:
+    """Wait for the end of the parent of `process`, then end the process and its group."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    os.read(pipe, 1)  # returns when the write end closes
+    deadline = time.monotonic() + ORPHAN_TIMEOUT
+    if os.getppid() == process:
+        os.kill(process, signal.SIGTERM)
+    while os.getppid() == process and time.monotonic() < deadline:
+        time.sleep(0.1)
+    os.killpg(0, signal.SIGKILL)

@@ -49,7 +49,7 @@ class GridSweeper(Sweeper):
         """Train all jobs; called by Hydra with the overrides of the command line."""
         from attnlab.jobs.grid import list_jobs
 
-        return self.train_all(list_jobs(*self.grid, [*arguments, *self.task.zips], self.loader))
+        return self.train_all(list_jobs(*self.grid, [*arguments, *self.task.zips]))
 
     def compose(self, job: Sequence[str]) -> DictConfig:
         """Return the configuration of a job."""
@@ -58,7 +58,7 @@ class GridSweeper(Sweeper):
 
     def train_all(self, jobs: Sequence[Sequence[str]]) -> Any:
         """Check and record the runs of all jobs, then train them."""
-        self.task.expect_runs([self.compose(job) for job in jobs])
+        self.task.ledger.expect([self.compose(job) for job in jobs])
         folder = Path(self.config.hydra.sweep.dir)
         folder.mkdir(parents=True, exist_ok=True)
         OmegaConf.save(self.config, folder / "multirun.yaml")
@@ -94,7 +94,7 @@ class OptunaSweeper(GridSweeper):
 
         params, zips, further = self.grid
         space, others = split_space(params, arguments, self.compare)
-        variants = list_jobs({}, zips, further, [*others, *self.task.zips], self.loader)
+        variants = list_jobs({}, zips, further, [*others, *self.task.zips])
         best = search(variants, space, compose=self.compose, train=self.train_trials, **self.options)
         if self.seeds is not None:
             seeded = [list_jobs({}, [], {}, [*words, f"seed={self.seeds}"]) for words in best]
@@ -106,5 +106,5 @@ class OptunaSweeper(GridSweeper):
     def train_trials(self, jobs: Sequence[Sequence[str]]) -> Any:
         """Train trials; those that failed are no failures of the sweep."""
         returns = self.launcher.launch(jobs, initial_job_idx=0)
-        self.task.forget([result.cfg for result in returns])
+        self.task.ledger.forget([result.cfg for result in returns])
         return returns

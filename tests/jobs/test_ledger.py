@@ -10,11 +10,11 @@ from rich.console import Console
 from attnlab.files.digests import file_digest
 from attnlab.files.run_directory import Run
 from attnlab.files.writing import write_atomically
+from attnlab.jobs.ledger import Ledger
 from attnlab.jobs.status import print_finished, print_table
-from attnlab.jobs.train_task import TrainTask
 
 
-def job(jobs: TrainTask, folder: Path, name: str, monitor: str = "val/loss", **result: Any) -> Run:
+def job(jobs: Ledger, folder: Path, name: str, monitor: str = "val/loss", **result: Any) -> Run:
     run = Run(folder / name)
     write_atomically(run.config, f"checkpoint: {{monitor: {monitor}}}")
     if result:
@@ -23,7 +23,7 @@ def job(jobs: TrainTask, folder: Path, name: str, monitor: str = "val/loss", **r
     return run
 
 
-def printed_lines(jobs: TrainTask, width: int = 160) -> list[str]:
+def printed_lines(jobs: Ledger, width: int = 160) -> list[str]:
     console = Console(file=StringIO(), width=width, soft_wrap=True)
     print_table([*jobs.runs.values()], jobs.in_use, console)
     lines = console.file.getvalue().splitlines()
@@ -32,7 +32,7 @@ def printed_lines(jobs: TrainTask, width: int = 160) -> list[str]:
 
 def test_table_lists_every_job_and_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    jobs = TrainTask()
+    jobs = Ledger()
     study = tmp_path / "outputs" / "a study"
     metrics = {"val/loss": 0.25, "val/bleu": 31.0}
     job(jobs, study, "none-seed0", status="failed", error="no such file: [x]\n:x:.tsv")
@@ -70,7 +70,7 @@ def test_table_lists_every_job_and_error(tmp_path: Path, monkeypatch: pytest.Mon
     ],
 )
 def test_exit_code_is_that_of_the_worst_job(statuses: list[str | None], code: int, tmp_path: Path) -> None:
-    jobs = TrainTask()
+    jobs = Ledger()
     for number, status in enumerate(statuses):
         metrics = {"metrics": {"val/loss": 1.0}} if status == "finished" else {}
         job(jobs, tmp_path, str(number), **({"status": status, **metrics} if status else {}))
@@ -90,7 +90,7 @@ def test_finished_run_names_the_data_files_that_changed(
     Path("train.en").write_text("a house")
     Path("removed").write_text("")
     digests = {name: file_digest(Path(name)) for name in ("train.de", "train.en", "removed")}
-    jobs = TrainTask()
+    jobs = Ledger()
     metrics = {"val/loss": 0.25}
     run = job(jobs, tmp_path, "dot", status="finished", metrics=metrics, data={"files": digests})
     Path("removed").unlink()
