@@ -13,7 +13,9 @@ from attnlab.config.options import CONF
 from attnlab.config.trust import check
 from attnlab.errors import UserError
 
-GROUPS_OF_A_RUN = sorted(path for path in CONF.rglob("*.yaml") if path.relative_to(CONF).parts[0] != "hydra")
+GROUPS_OF_A_RUN = sorted(
+    path for path in CONF.rglob("*.yaml") if path.relative_to(CONF).parts[0] not in ("explain", "hydra")
+)
 
 
 def targets(node: Any) -> set[str]:

@@ -155,5 +155,5 @@ def test_configuration_selects_the_inner_mechanism(
     module, data = build_all(config)
     attention: Any = module.network.decoder.attention
     assert type(attention.inner) is inner
-    weights: Tensor = module.teacher_forced(data.examples("train")[[0, 1]])[0].weights
+    weights: Tensor = module.teacher_forced(data.examples("train")[[0, 1]]).weights
     assert weights.isfinite().all()
