@@ -45,6 +45,8 @@ OVERRIDE is a setting: attention=dot, seed=1, trainer.max_epochs=5, experiment=r
 
 REMOVED = {
     ("lesson",): "python docs/lessons/lesson.py check CHAPTER mine.py",
+    ("serve", "--batch"): "requests are translated one after the other",
+    ("serve", "--queue"): "--connections N limits the requests that wait",
     ("export", "--page"): "attnlab serve RUN opens a page in the browser, and --onnx DIR needs no attnlab",
 }
 """What to use in place of commands and options of earlier versions."""

@@ -5,9 +5,14 @@ import secrets
 import socket
 import sys
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from attnlab.cli import arguments
 from attnlab.errors import UserError, needs
+
+if TYPE_CHECKING:
+    import uvicorn
+    from fastapi import FastAPI
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,18 +35,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="secret that requests must contain (default: none for this machine only, else a random one)",
     )
     parser.add_argument(
-        "--batch",
+        "--connections",
         type=arguments.positive,
-        default=64,
+        default=128,
         metavar="N",
-        help="sentences that are decoded together (default: 64)",
-    )
-    parser.add_argument(
-        "--queue",
-        type=arguments.positive,
-        default=1024,
-        metavar="N",
-        help="sentences that may wait for a model; further requests are refused (default: 1024)",
+        help="largest number of connections; further ones are refused (default: 128)",
     )
     arguments.add_trust(parser)
 
@@ -49,10 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     """Serve the models until the process is stopped; returns the exit code."""
     with needs("serve", "attnlab serve needs FastAPI and uvicorn"):
-        import uvicorn
-
         from attnlab.deploy.serving.app import LOCAL_NAMES, create_app
-        from attnlab.deploy.serving.limits import Connection, Limits, RequestCount
     from attnlab.deploy.serving.models import load_models
 
     # Before the models are loaded, which takes seconds
@@ -60,16 +55,31 @@ def main(options: argparse.Namespace) -> int:
         models = load_models(options.runs, trust=options.trust)
         host = f"[{options.host}]" if ":" in options.host else options.host
         token = options.token or (None if host in LOCAL_NAMES else secrets.token_urlsafe())
-        limits = Limits(waiting=options.queue, batch_size=options.batch)
-        app = RequestCount(create_app(models, limits, token=token))
+        app = create_app(models, token=token)
         fragment = f"#token={token}" if token else ""
         port = listening.getsockname()[1]
         print(f"http://{host}:{port}/{fragment}   (Ctrl-C stops the server)", flush=True)
-        config = uvicorn.Config(app, http=Connection, log_level="warning", access_log=False)
+        server = make_server(app, options.connections)
         with suppress(KeyboardInterrupt):  # uvicorn finishes its requests, then sends the signal again
-            uvicorn.Server(config).run(sockets=[listening])
-    print(f"stopped: {app.accepted} requests, {app.answered} answered", file=sys.stderr)
+            server.run(sockets=[listening])
+    print(f"stopped: {server.server_state.total_requests} requests answered", file=sys.stderr)
     return 0
+
+
+def make_server(app: "FastAPI", connections: int) -> "uvicorn.Server":
+    """Return a server with uvicorn's limits, and with the parser that obeys Content-Length."""
+    import uvicorn
+
+    config = uvicorn.Config(
+        app,
+        http="h11",
+        h11_max_incomplete_event_size=2**14,  # bytes of the head of a request
+        limit_concurrency=connections,
+        timeout_keep_alive=5,  # seconds between two requests
+        log_level="warning",
+        access_log=False,
+    )
+    return uvicorn.Server(config)
 
 
 def _address(text: str) -> str:

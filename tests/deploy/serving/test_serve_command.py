@@ -42,7 +42,7 @@ def test_server_starts_answers_and_stops(run: str, tmp_path: Path) -> None:
         )
         server.send_signal(signal.SIGINT)
         assert server.wait(60) == 0
-        assert server.stderr.read() == "stopped: 1 requests, 1 answered\n"
+        assert server.stderr.read() == "stopped: 1 requests answered\n"
 
 
 @pytest.mark.slow

@@ -1,9 +1,9 @@
 """Trained models as the server offers them: a name, a description, and translation with interventions."""
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import replace
+from typing import Literal
 
 from attnlab.api.model import Model, attention_replaced, load
 from attnlab.errors import UserError
@@ -14,27 +14,10 @@ from attnlab.nn.attention.interventions import INTERVENTIONS, intervene
 from attnlab.nn.seq2seq import Seq2Seq
 
 Map = Literal["weights", Method]
+"""What a map shows: the attention weights, or a method of `attnlab.Model.explain`."""
 
 MAX_EXPLAINED = 2500
 """Maximum number of cells of a map that is not of weights; erasure of each takes a pass of the network."""
-
-
-@dataclass(frozen=True)
-class Options:
-    """Options that all sentences of a batch share."""
-
-    beam_size: int | None = None  # beam size of the search; None for that of the run
-    nbest: int = 1  # number of hypotheses per sentence
-    intervention: str | None = None  # replacement of the attention weights; None for those of the model
-    map: Map = "weights"  # what the maps show: the attention weights, or a method of `attnlab.Model.explain`
-
-
-@dataclass(frozen=True)
-class Source:
-    """A sentence to translate, and the text that its translation starts with."""
-
-    text: str
-    prefix: str = ""
 
 
 class ServedModel:
@@ -44,60 +27,63 @@ class ServedModel:
         name: unique among the models of a server.
 
     Attributes:
-        mechanism: class of the attention mechanism, or "ensemble".
+        mechanism: class of the attention mechanism.
         interventions: attention with replaced weights, by the kind of replacement.
-        maps: what its maps can show.
     """
 
     def __init__(self, name: str, model: Model) -> None:
+        assert isinstance(model.network, Seq2Seq)  # an ensemble has several runs
         self.name = name
         self.model = model
+        self.decoder = model.network.decoder
+        self.mechanism = type(self.decoder.attention).__name__
         self.interventions: dict[str, Attention] = {}
-        self.maps: tuple[Map, ...] = get_args(Map) if isinstance(model.network, Seq2Seq) else ("weights",)
-        network = model.network
-        attention = network.decoder.attention if isinstance(network, Seq2Seq) else None
-        self.mechanism = "ensemble" if attention is None else type(attention).__name__
-        if attention is not None:
-            try:
-                self.interventions = {
-                    kind: intervene(attention, kind, seed=model.config.seed) for kind in INTERVENTIONS
-                }
-            except ValueError:  # it has no weights to replace
-                self.interventions = {}
+        with suppress(ValueError):  # it has no weights to replace
+            for kind in INTERVENTIONS:
+                self.interventions[kind] = intervene(self.decoder.attention, kind, seed=model.config.seed)
 
-    def translate(self, options: Options, sources: Sequence[Source]) -> list[list[Prediction]]:
-        """Return at most `options.nbest` predictions per source, best first.
+    def translate(
+        self,
+        sentences: Sequence[str],
+        prefixes: Sequence[str],
+        *,
+        beam_size: int | None = None,
+        nbest: int = 1,
+        intervention: str | None = None,
+        map: Map = "weights",
+    ) -> list[list[Prediction]]:
+        """Return at most `nbest` predictions per sentence, best first.
+
+        Args:
+            prefixes: for each sentence, the text that its output starts with.
+            beam_size: None for that of the run; at least `nbest`.
+            intervention: replacement of the attention weights; None for those of the model.
+            map: what the weights of the predictions are.
 
         Raises:
-            UserError: if a source is refused, such as one with a symbol that the vocabulary lacks, or if a
+            UserError: if a sentence is refused, such as one with a symbol that the vocabulary lacks, or if a
                 map cannot be computed.
         """
-        beam_size = max(options.beam_size or self.model.config.search.beam_size, options.nbest)
-        with self._intervention(options.intervention):
+        beam_size = max(beam_size or self.model.config.search.beam_size, nbest)
+        with self._intervention(intervention):
             predictions = self.model.translate(
-                [source.text for source in sources],
-                prefixes=[source.prefix for source in sources],
-                nbest=options.nbest,
-                progress=False,
-                beam_size=beam_size,
+                sentences, prefixes=prefixes, nbest=nbest, progress=False, beam_size=beam_size
             )
-            shown = [self._explained(prediction, sources, options.map) for prediction in predictions]
-        results: list[list[Prediction]] = [[] for _ in sources]
+            shown = [self._explained(each, sentences[each.index], map) for each in predictions]
+        results: list[list[Prediction]] = [[] for _ in sentences]
         for prediction in shown:
             results[prediction.index].append(prediction)
         return results
 
-    def _explained(self, prediction: Prediction, sources: Sequence[Source], map: Map) -> Prediction:
+    def _explained(self, prediction: Prediction, source: str, map: Map) -> Prediction:
         if map == "weights":
             return prediction
-        if map not in self.maps:
-            raise UserError(f"{self.name} has no map of {map}")
         if len(prediction.tokens) * len(prediction.source_tokens) > MAX_EXPLAINED:
             raise UserError(
                 f"A map of {map} has at most {MAX_EXPLAINED:,} cells: give a shorter input, or show the "
                 "weights"
             )
-        explained = self.model.explain(sources[prediction.index].text, prediction.hypothesis, map)
+        explained = self.model.explain(source, prediction.hypothesis, map)
         return replace(
             prediction,
             tokens=explained.tokens,
@@ -108,22 +94,17 @@ class ServedModel:
     def _intervention(self, kind: str | None) -> AbstractContextManager[None]:
         if kind is None:
             return nullcontext()
-        network = self.model.network
-        if kind not in self.interventions or not isinstance(network, Seq2Seq):
+        if kind not in self.interventions:
             raise UserError(f"{self.name} has no attention weights that intervention={kind} could replace")
-        return attention_replaced(network.decoder, self.interventions[kind])
-
-
-def unique_names(names: Sequence[str]) -> list[str]:
-    """Return the names, each repeated one with a number: `["a", "b", "a"]` becomes `["a", "b", "a (2)"]`."""
-    return [
-        name if (count := names[: place + 1].count(name)) == 1 else f"{name} ({count})"
-        for place, name in enumerate(names)
-    ]
+        return attention_replaced(self.decoder, self.interventions[kind])
 
 
 def load_models(runs: Sequence[str], *, trust: Sequence[str] = ()) -> list[ServedModel]:
-    """Load the models of runs or checkpoints, named by variant and seed."""
+    """Load the models of runs or checkpoints, named by variant and seed; repeated names get a number."""
     models = [load(run, trust=trust) for run in runs]
     names = [f"{model.config.variant}-seed{model.config.seed}" for model in models]
-    return [ServedModel(name, model) for name, model in zip(unique_names(names), models, strict=True)]
+    counts = [names[: place + 1].count(name) for place, name in enumerate(names)]
+    return [
+        ServedModel(name if count == 1 else f"{name} ({count})", model)
+        for name, count, model in zip(names, counts, models, strict=True)
+    ]

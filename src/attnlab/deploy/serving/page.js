@@ -77,7 +77,7 @@
     const request = {
       sentences: [text], models: [card.model.name], prefixes: [card.prefix.value],
       beam_size: beam.valueAsNumber || null, intervention: intervention.value || null,
-      map: card.model.maps.includes(map.value) ? map.value : "weights",
+      map: map.value,
     };
     try {
       const answer = await call("api/translate", request, card.controller.signal);
@@ -185,9 +185,7 @@
     beam.value = descriptions[0].beam_size;
     models.hidden = descriptions.length < 2;
     features.parentElement.hidden = !descriptions.some((model) => model.reads_features);
-    for (const kind of new Set(descriptions.flatMap((model) => model.maps))) {
-      map.append(element("option", { value: kind, textContent: NAMES[kind] }));
-    }
+    for (const [value, textContent] of Object.entries(NAMES)) map.append(element("option", { value, textContent }));
     for (const kind of new Set(descriptions.flatMap((model) => model.interventions))) {
       intervention.append(element("option", { value: kind, textContent: kind }));
     }
