@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from attnlab.settings import Fraction, Size
+from attnlab.settings import Fraction
 
 Kind = Literal["lstm", "gru"]
 CellState = tuple[Tensor, ...]
@@ -38,18 +38,6 @@ class CellSettings(TypedDict, total=False):
     cell: Kind
     layer_norm: bool
     recurrent_dropout: Fraction
-
-
-class StackSettings(CellSettings, total=False):
-    """Settings that a decoder passes to its `CellStack`.
-
-    Args:
-        layers: L, the number of layers.
-        dropout: dropout probability of the output of each layer below the top.
-    """
-
-    layers: Size
-    dropout: Fraction
 
 
 class StateShape(NamedTuple):

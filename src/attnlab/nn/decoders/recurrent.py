@@ -5,22 +5,26 @@ from typing import Required, Unpack
 from torch import Tensor
 
 from attnlab.nn.attention import Attention
-from attnlab.nn.cells import CellStack, CellState, StackSettings
+from attnlab.nn.cells import CellSettings, CellStack, CellState
 from attnlab.nn.decoders.base import Decoder, DecoderState
-from attnlab.settings import Size
+from attnlab.settings import Fraction, Size
 from attnlab.types import Memory
 
 
-class RecurrentSettings(StackSettings, total=False):
-    """Settings that recurrent decoders pass on.
+class RecurrentSettings(CellSettings, total=False):
+    """Settings that recurrent decoders pass on to their `CellStack`.
 
     Args:
         input_size: E
         size: H, the number of units.
+        layers: L, the number of layers.
+        dropout: dropout probability of the output of each layer below the top.
     """
 
     input_size: Required[int]
     size: Required[Size]
+    layers: Size
+    dropout: Fraction
 
 
 class RecurrentDecoder(Decoder):
