@@ -15,6 +15,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob
 
+import attnlab
 from attnlab.config.compose import compose_run
 from attnlab.config.options import CONF, config_dirs
 from attnlab.data.datasets import scan
@@ -23,6 +24,7 @@ from commands import clean_environment
 from forked import serve_program
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
+SOURCE = Path(attnlab.__file__).parent
 REPORTS = sorted(path for path in EXPERIMENTS.glob("*/README.md") if path.parent.name != "parts")
 OWN_CONF = sorted(EXPERIMENTS.glob("*/conf"))
 """Folders of the options that only experiments have."""
@@ -193,6 +195,40 @@ def test_scripts_import_names_that_exist(monkeypatch: pytest.MonkeyPatch) -> Non
                 names = [name.name for name in node.names]
                 module = __import__(str(node.module), fromlist=names)  # imports names that are modules
                 assert all(hasattr(module, name) for name in names), path
+
+
+def test_experiments_use_public_names_only() -> None:
+    """An extension imports neither the tests nor private names, as that of any user."""
+    private, helpers = [], {path.stem for path in Path(__file__).parent.glob("*.py")} | {"tests"}
+    for path in EXPERIMENTS.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        imported, bound = [], set()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                imported += [name.name for name in node.names]
+                bound |= {name.asname or name.name for name in node.names if name.name.startswith("attnlab")}
+            elif isinstance(node, ast.ImportFrom):
+                imported += [f"{node.module}.{name.name}" for name in node.names]
+                if str(node.module).startswith("attnlab"):
+                    bound |= {name.asname or name.name for name in node.names}
+        imported += [
+            f"attnlab.{ast.unparse(node)}"
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) in bound
+        ]
+        private += [
+            (path.relative_to(EXPERIMENTS), name)
+            for name in imported
+            if name.partition(".")[0] in helpers or re.match(r"attnlab\..*\b_(?!_|fields\b)", name)
+        ]
+    assert not private
+
+
+def test_no_module_of_attnlab_knows_an_experiment() -> None:
+    """An experiment can be deleted without a change of the core."""
+    names = "|".join(path.name for path in EXPERIMENTS.iterdir() if path.is_dir())
+    for path in SOURCE.rglob("*.py"):
+        assert not re.search(rf"experiments[/.]({names})\b", path.read_text()), path
 
 
 def test_recorded_commits_are_in_the_history() -> None:

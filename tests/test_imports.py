@@ -12,7 +12,7 @@ import attnlab
 from attnlab.cli.main import commands
 
 SOURCE = Path(attnlab.__file__).parent
-MODULES = {"__init__", "errors", "settings", "testing", "types"}
+MODULES = {"__init__", "__main__", "errors", "settings", "testing", "types"}
 """The only modules beside the packages."""
 
 ORDER = (
@@ -31,6 +31,7 @@ ORDER = (
     {"api"},
     {"deploy"},
     {"cli"},
+    {"__main__"},
 )
 """A package may import itself and the packages of earlier rows."""
 

@@ -1,6 +1,6 @@
 """Adversarial attention weights: other weights with nearly the same output.
 
-`attnlab evaluate RUN --config-dir faithfulness/conf explain=adversarial`, in the folder `experiments`.
+`attnlab evaluate RUN --config-dir experiments/faithfulness/conf explain=adversarial`
 
 B, S as in `attnlab.types` · Q candidates · N target positions of the sentences of a batch, in the order of
 `Batch.target_text`

@@ -1,6 +1,6 @@
 """Distractor sources: another sentence beside the source, which no output token needs.
 
-`attnlab evaluate RUN --config-dir faithfulness/conf explain=distractors`, in the folder `experiments`.
+`attnlab evaluate RUN --config-dir experiments/faithfulness/conf explain=distractors`
 
 B, S as in `attnlab.types` · N units
 """

@@ -78,7 +78,6 @@ class Load:
     results: Path
     runs: int
     epochs: int
-    process: type[subprocess.Popen[Any]]
     start: int = 0
     command: subprocess.Popen[Any] | None = None
     finished: set[Path] = field(default_factory=set)
@@ -96,7 +95,7 @@ class Load:
         seeds = self.runs // len(VARIANTS)
         sweep = (f"attention={','.join(VARIANTS)}", f"seed=range({seeds})", *SLOTS)
         with (self.work / "output.txt").open("ab") as output:
-            return self.process(
+            return subprocess.Popen(
                 [ATTNLAB, "train", "-m", *self.settings, *sweep],
                 cwd=self.work,
                 env={**os.environ, "OMP_NUM_THREADS": "1", "XDG_CACHE_HOME": str(self.work / "cache")},
@@ -217,7 +216,7 @@ class Load:
             config = compose_run([*self.settings, *overrides, f"paths.output={self.work / 'undisturbed'}"])
             undisturbed = prepare_run(config)
             assert undisturbed.directory.name == run.directory.name
-            worker = self.process(
+            worker = subprocess.Popen(
                 [sys.executable, "-m", "attnlab.jobs.worker", str(undisturbed.directory)],
                 cwd=self.work,
                 env={**worker_environment(), "OMP_NUM_THREADS": "1"},
@@ -267,23 +266,8 @@ def main() -> int:
     parser.add_argument("--epochs", type=int, default=2, help="epochs of each run, of six steps")
     parser.add_argument("--results", type=Path, default=HERE, help="folder of the CSV files")
     parser.add_argument("--work", type=Path, default=Path("load"), help="folder of the runs")
-    parser.add_argument(
-        "--forked",
-        action="store_true",
-        help="save processor time: commands and jobs are forks of a process that has imported torch "
-        "(tests/forked.py), and jobs draw no training curves",
-    )
     options = parser.parse_args()
-    process: type[subprocess.Popen[Any]] = subprocess.Popen
-    if options.forked:
-        sys.path.insert(0, str(HERE.parents[1] / "tests"))
-        from attnlab.training import recipe
-        from forked import ForkedProcess, import_everything
-
-        import_everything()
-        recipe.save_training_curves = lambda *_: None
-        process = ForkedProcess
-    load = Load(options.work.resolve(), options.results, options.runs, options.epochs, process)
+    load = Load(options.work.resolve(), options.results, options.runs, options.epochs)
     load.work.mkdir(parents=True, exist_ok=True)
     draw = random.Random(options.runs)
     plan = make_plan(options, draw)[len(read_rows(options.results / "load_events.csv")) :]

@@ -6,8 +6,6 @@ Trains a run of each setting once, and passes it to `attnlab verify`, which trai
 worker killed at a random moment, until there were enough kills. Appends a row per verification to verify.csv;
 a second start continues with another seed after the rows that exist. Ends at the first run that differs, and
 keeps its folder.
-
-All processes are forks of this one, which has imported PyTorch (tests/forked.py), and draw no curves.
 """
 
 import argparse
@@ -22,10 +20,6 @@ from pathlib import Path
 from kill_runs import ATTNLAB, COMMON, ON_TMPFS, SETTINGS
 from rows import append_row, read_rows
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
-from commands import clean_environment
-from forked import ForkedProcess
-
 RESULTS = Path(__file__).with_suffix(".csv")
 KILLS = 10
 """Kills per verification."""
@@ -33,20 +27,14 @@ KILLS = 10
 
 def attnlab(*arguments: str, folder: Path) -> str:
     """Run a command and return its output."""
-    with ForkedProcess(
+    return subprocess.run(
         [ATTNLAB, *arguments],
         cwd=folder,
-        env=clean_environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-    ) as process:
-        try:
-            output, _ = process.communicate()
-        except BaseException:  # this script was stopped
-            process.terminate()
-            raise
-    return str(output)
+        check=False,
+    ).stdout
 
 
 def verify(setting: str, seed: int, work: Path) -> dict[str, object]:
@@ -100,7 +88,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--work", type=Path, default=Path("verify"), help="folder of the runs")
     options = parser.parse_args()
-    os.environ["OMP_NUM_THREADS"] = "1"  # of this process, too, which imports PyTorch for its forks
+    os.environ["OMP_NUM_THREADS"] = "1"
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     settings = [setting for setting in SETTINGS if setting not in ON_TMPFS]
     while count(rows := read_rows(RESULTS)) < options.kills:

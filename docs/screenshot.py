@@ -1,6 +1,6 @@
 """Take the screenshot of a report for the README: comparisons, a table, two figures and the explorer.
 
-python screenshot.py REPORT.html report.png. Needs ../tests on the Python path for `browser`.
+python docs/screenshot.py REPORT.html report.png. Needs tests/ on the Python path for `browser`.
 """
 
 import sys
