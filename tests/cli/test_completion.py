@@ -47,6 +47,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPa
         ("attnlab train seed=x", []),
         ("attnlab train no=such tok", ["tokenizer.", "tokenizer=", "tokenizer@target_tokenizer="]),
         ("attnlab train --m", ["--multirun "]),
+        ("attnlab train hydra", ["hydra/launcher=", "hydra/sweeper="]),
         ("attnlab train -m hydra/sweeper=op", ["hydra/sweeper=optuna"]),
         ("attnlab bench encoder.si", ["encoder.size="]),
         ("attnlab predict RUN --at", ["--attention "]),

@@ -68,11 +68,11 @@ def complete(line: str) -> list[str]:
         flags = HYDRA_OPTIONS if options is None else options._option_string_actions
         return _starting_with(word, [f"{flag} " for flag in flags if flag.startswith("--")])
     if options is None or any(action.dest == "overrides" for action in options._actions):
-        return _settings(command, word, arguments)
+        return _settings(word, arguments)
     return []
 
 
-def _settings(command: str, word: str, arguments: Sequence[str]) -> list[str]:
+def _settings(word: str, arguments: Sequence[str]) -> list[str]:
     """Return the groups and settings that start with a word; after `=`, their options and values."""
     from attnlab.config.options import CONF, OPTIONAL
 
@@ -82,7 +82,7 @@ def _settings(command: str, word: str, arguments: Sequence[str]) -> list[str]:
     sign = word.removesuffix(name)
     folders = [CONF, *_config_dirs(arguments)]
     files = [path.relative_to(folder) for folder in folders for path in folder.glob("*/**/*.yaml")]
-    groups = {path.parent.as_posix() for path in files} | {*OPTIONAL}
+    groups = {path.parent.as_posix() for path in files} - {"hydra"} | {*OPTIONAL}
     key, equals, value = name.partition("=")
     if equals and key in groups:
         choices = [path.stem for path in files if path.parent.as_posix() == key.partition("@")[0]]
@@ -94,7 +94,7 @@ def _settings(command: str, word: str, arguments: Sequence[str]) -> list[str]:
             and not argument.startswith("-")
             and (argument.lstrip("+~").partition("=")[0] in groups or "_target_=" in argument)
         ]
-        known = _known_settings(command, chosen, folders)
+        known = _known_settings(chosen, folders)
         choices = known.get(key, [])
     if not equals:
         found = _starting_with(name, [f"{each}=" for each in (*groups, *known)])
@@ -103,25 +103,24 @@ def _settings(command: str, word: str, arguments: Sequence[str]) -> list[str]:
     return _starting_with(word, [f"{sign}{key}={swept}{choice}" for choice in choices])
 
 
-def _known_settings(command: str, chosen: Sequence[str], folders: Sequence[Path]) -> dict[str, list[str]]:
-    """Return the settings of a command and the values to offer for each, from a cache where possible.
+def _known_settings(chosen: Sequence[str], folders: Sequence[Path]) -> dict[str, list[str]]:
+    """Return the settings and the values to offer for each, from a cache where possible.
 
     Args:
-        command: a command with overrides.
         chosen: overrides that choose options or classes, on which the settings depend.
         folders: folders of option files.
     """
     package = Path(__file__).parents[1]
     patterns = ((package, "*.py"), *((folder, "*.yaml") for folder in folders))
     files = [path for folder, pattern in patterns for path in folder.rglob(pattern)]
-    state = [command, *chosen, *((str(path), path.stat().st_mtime_ns) for path in sorted(files))]
+    state = [*chosen, *((str(path), path.stat().st_mtime_ns) for path in sorted(files))]
     name = f"completion-{hashlib.sha256(json.dumps(state).encode()).hexdigest()[:16]}.json"
     path = None
     with suppress(OSError, ValueError, RuntimeError):  # the last one if there is no home folder
         path = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache", "attnlab", name)
         cached: dict[str, list[str]] = json.loads(path.read_bytes())
         return cached
-    known = _compose_settings(command, chosen, folders[1:])
+    known = _compose_settings(chosen, folders[1:])
     if path is not None:
         with suppress(OSError):
             write_json(path, known)
@@ -130,8 +129,8 @@ def _known_settings(command: str, chosen: Sequence[str], folders: Sequence[Path]
     return known
 
 
-def _compose_settings(command: str, chosen: Sequence[str], folders: Sequence[Path]) -> dict[str, list[str]]:
-    """Return the settings of a command and their values; of the default options if it cannot be composed."""
+def _compose_settings(chosen: Sequence[str], folders: Sequence[Path]) -> dict[str, list[str]]:
+    """Return the settings and their values; of the default options if it cannot be composed."""
     from hydra import compose
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
