@@ -123,6 +123,7 @@ USAGE: list[Row] = [
     ("average RUN --last 0", b"", 2, "--last: '0' is not a whole number ≥ 1"),
     ("export RUN", b"", 2, "the following arguments are required: --onnx"),
     ("export RUN --page a.html", b"", 2, "export --page no longer exists: attnlab serve RUN opens a page"),
+    ("serve RUN --batch 8", b"", 2, "serve --batch no longer exists: requests are translated one after the"),
     ("lesson check 3 mine.py", b"", 2, "lesson no longer exists: python docs/lessons/lesson.py check"),
     ("export nowhere --onnx a", b"", 1, "nowhere does not exist"),
     ("export RUN --onnx FILES", b"", 1, "--onnx FILES: the folder contains other files"),
@@ -134,8 +135,8 @@ USAGE: list[Row] = [
             ("--host ''", "--host: it is empty: give an address"),
             ("--port 65536", "'65536' is not a whole number from 0 to 65535"),
             ("--port 80.5", "'80.5' is not a whole number from 0 to 65535"),
-            ("--batch 0", "--batch: '0' is not a whole number ≥ 1"),
-            (f"--queue {2**31}", "--queue: '2147483648' exceeds 2147483647"),
+            ("--connections 0", "--connections: '0' is not a whole number ≥ 1"),
+            (f"--connections {2**31}", "--connections: '2147483648' exceeds 2147483647"),
         )
     ),
     ("serve", b"", 2, "arguments are required: RUN"),
