@@ -256,3 +256,15 @@ def test_each_job_of_a_sweep_stays_on_its_own_cores(tmp_path: Path) -> None:
         folder=tmp_path,
     )
     assert {path.read_text() for path in tmp_path.glob("cores-*")} == halves
+
+
+def test_options_of_swept_groups_are_in_the_names_of_the_runs(tmp_path: Path) -> None:
+    swept = ("encoder=bag,mingru", "zip(attention=additive,mean readout=softmax,pointer_generator)")
+    tiny = ("trainer.max_epochs=1", "data.train_size=32", "data.val_size=4", "data.test_size=4")
+    sizes = ("embedding.size=8", "encoder.size=8", "decoder.size=8", "search.max_length=6")
+    attnlab("train", "-m", *swept, *tiny, *sizes, "logger=none", "seed=1", folder=tmp_path)
+    assert states(tmp_path) == {
+        f"{attention}-{encoder}-{readout}": "finished"
+        for encoder in ("bag", "mingru")
+        for attention, readout in (("additive", "softmax"), ("mean", "pointer_generator"))
+    }

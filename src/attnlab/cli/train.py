@@ -57,7 +57,9 @@ def _compose_and_train(arguments: list[str], task: TrainTask) -> None:
     overrides = [*plain, *(override for word in task.zips for override in split_zip(word) or [])]
     check_overrides(overrides)
     if options.multirun:
-        check_sweeps(OverridesParser.create().parse_overrides(overrides))
+        parsed = OverridesParser.create().parse_overrides(overrides)
+        check_sweeps(parsed)
+        task.swept = {override.key_or_group for override in parsed if override.is_sweep_override()}
     # Hydra's parser needs the options before the overrides
     sys.argv[1:] = [word for word in arguments if word not in options.overrides]
     sys.argv += accept(plain)

@@ -32,15 +32,17 @@ def initialize_conf() -> initialize_config_dir:
     return initialize_config_dir(str(CONF), **VERSION_BASE)
 
 
-def searchpath() -> list[str]:
+def searchpath(start: int = 0) -> list[str]:
     """Return the override with which Hydra finds the options in the user's folders, if there are any."""
-    folders = ",".join(f"'file://{folder.absolute()}'" for folder in user_folders())
+    folders = ",".join(f"'file://{folder.absolute()}'" for folder in user_folders()[start:])
     return [f"hydra.searchpath=[{folders}]"] if folders else []
 
 
 def main(task: Callable[..., Any]) -> None:
     """Compose the configurations that `sys.argv` describes, and call `task` with each."""
-    sys.argv += searchpath()
+    for folder in user_folders()[:1]:  # only its option --config-dir extends glob(*), but takes one folder
+        sys.argv[1:1] = ["--config-dir", str(folder.absolute())]
+    sys.argv += searchpath(start=1)
     hydra.main(config_path=str(CONF), config_name="train", **VERSION_BASE)(task)()
 
 

@@ -182,6 +182,11 @@ def keys_of(group: str, option: str) -> frozenset[str]:
     )
 
 
+def default_variant() -> str:
+    """Return the variant that `conf/train.yaml` sets, which refers to the option of attention."""
+    return str(_read_yaml(CONF / "train.yaml")["variant"])
+
+
 def read_option(group: str, option: str) -> dict[str, Any]:
     """Return the content of an option's file."""
     return _read_yaml(_option_files(group)[option])

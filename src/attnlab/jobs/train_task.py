@@ -1,14 +1,16 @@
 """Hydra's task function of `attnlab train`, for single runs and for sweeps. Imports no torch."""
 
+import re
 from collections.abc import Sequence
 
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from attnlab.config.compose import accept, check_composed, explain, resolve
+from attnlab.config.options import default_variant
 from attnlab.errors import INTERRUPTED, UsageError, UserError
 from attnlab.files.run_directory import Run, prepare_run, run_of
 from attnlab.jobs.ledger import Ledger, check_job
@@ -17,11 +19,15 @@ from attnlab.jobs.slots import check_devices
 from attnlab.jobs.status import is_offline, print_finished, print_wandb_sync, read_status, state
 from attnlab.jobs.worker_process import IN_USE, REFUSED, train_in_worker
 
+UNNAMED = {"attention", "data", "debug", "experiment", "logger", "study"}
+"""Groups whose option is in the name of a run already, or does not change its results."""
+
 
 class TrainTask:
     """Trains the run of each configuration that Hydra composes.
 
     Attributes:
+        swept: settings and groups that the command line gives several values.
         ledger: the runs of a sweep.
         outcome: exit code of a single run, or why it was refused. Hydra would print an error that is raised.
 
@@ -34,6 +40,7 @@ class TrainTask:
     def __init__(self, *, prepare_only: bool = False, zips: Sequence[str] = ()) -> None:
         self.prepare_only = prepare_only
         self.zips = zips
+        self.swept: set[str] = set()
         self.ledger = Ledger()
         self.outcome: int | UserError = 0
         self._composed: dict[tuple[str, ...], DictConfig] = {}
@@ -93,8 +100,21 @@ class TrainTask:
         """Return the resolved configuration of a job of a sweep, composed once for sweeper and launcher."""
         key = tuple(overrides)
         if key not in self._composed:
-            self._composed[key] = resolve(loader.load_sweep_config(sweep, accept([*overrides])))
+            composed = loader.load_sweep_config(sweep, accept([*overrides]))
+            self._name_options(composed, overrides)
+            self._composed[key] = resolve(composed)
         return self._composed[key]
+
+    def _name_options(self, config: DictConfig, overrides: Sequence[str]) -> None:
+        """Append the options of swept groups to the default variant, the option of attention."""
+        default = OmegaConf.to_container(config, resolve=False)["variant"]  # type: ignore[index,call-overload]
+        if default != default_variant():
+            return
+        chosen = dict(override.lstrip("+").split("=", 1) for override in overrides if "=" in override)
+        groups = [
+            key for key in chosen if key in self.swept - UNNAMED and key in config.hydra.runtime.choices
+        ]
+        config.variant = "-".join([default, *(re.sub(r"[^\w.+]+", "_", chosen[key]) for key in groups)])
 
     def train_batch(self, configs: Sequence[DictConfig], scheduler: Scheduler) -> list[float | None]:
         """Train the runs of some jobs of a sweep; returns their monitored metrics, None for failed jobs."""
