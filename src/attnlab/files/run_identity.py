@@ -34,6 +34,9 @@ DEVICE_COUNTS = ("trainer.devices", "trainer.num_nodes", "trainer.strategy")
 NEUTRAL: Mapping[str, Any] = {
     "attention.gate_bias": 0.0,
     "attention.score.gate_bias": 0.0,
+    "callbacks.averaging._target_": "attnlab.training.callbacks.weight_averaging.WeightAveraging",
+    "callbacks.averaging.update_starting_at_epoch": 0,
+    "callbacks.early_stopping._target_": "lightning.pytorch.callbacks.EarlyStopping",
     "data.metrics": [],
     "data.min_probability": 0.0,
     "embedding._target_": "attnlab.nn.embedding.TokenEmbedding",
@@ -51,6 +54,10 @@ NEUTRAL: Mapping[str, Any] = {
 defaults."""
 
 
+LOSS_TERMS = ("alignment", "coverage", "label_smoothing")
+"""Terms that were settings of the loss, with weights of 0 by default: their hashes are those of before."""
+
+
 def identify(config: DictConfig) -> str:
     """Return eight hexadecimal digits, equal for resolved configurations with the same results."""
     settings = OmegaConf.to_container(config, resolve=True)
@@ -65,6 +72,9 @@ def identity(settings: Mapping[Any, Any]) -> dict[str, Any]:
     values.
     """
     flat = flatten(settings)
+    for term in LOSS_TERMS:
+        flat[f"loss.{term}"] = flat.pop(f"loss.terms.{term}.weight", 0.0)
+        flat.pop(f"loss.terms.{term}._target_", None)
     excluded = NO_EFFECT if flat.get("batching.shards") is None else (*NO_EFFECT, *DEVICE_COUNTS)
     sections = tuple(f"{name}." for name in excluded)
     return {

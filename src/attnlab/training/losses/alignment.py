@@ -1,4 +1,4 @@
-"""Guided alignment."""
+"""Loss term of guided alignment."""
 
 from torch import Tensor
 

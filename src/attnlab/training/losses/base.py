@@ -26,7 +26,7 @@ class Outputs:
 
     @cached_property
     def log_probabilities(self) -> Tensor:
-        """Logarithms of the predicted probabilities in fp32, of the shape of `logits`."""
+        """Logarithms of the predicted probabilities in fp32, [N, V] or [N, V + S] as `logits`."""
         return self.logits.float().log_softmax(dim=-1)
 
     @cached_property

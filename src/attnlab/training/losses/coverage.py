@@ -1,4 +1,4 @@
-"""Coverage loss."""
+"""Loss term of repeated attention."""
 
 import torch
 import torch.nn.functional as F

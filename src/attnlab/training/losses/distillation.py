@@ -1,4 +1,4 @@
-"""Word-level knowledge distillation."""
+"""Loss term of word-level knowledge distillation."""
 
 from collections.abc import Sequence
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""Label smoothing."""
+"""Loss term of label smoothing."""
 
 from torch import Tensor
 
