@@ -162,10 +162,12 @@ def test_callbacks_that_are_null_are_off(composed: Composed) -> None:
     assert "AttentionWeights" not in {type(part).__name__ for part in without}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "chosen",
-    [*zip_longest(*map(options, ("encoder", "decoder", "readout")))],
+    [
+        pytest.param(chosen, marks=() if chosen[0] == "encoder=bag" else pytest.mark.slow)
+        for chosen in zip_longest(*map(options, ("encoder", "decoder", "readout")))
+    ],
     ids=lambda chosen: str(chosen[0]),
 )
 def test_overfitting_combines_with_every_option(chosen: tuple[str | None, ...]) -> None:

@@ -269,7 +269,7 @@ SECTIONS = {
         ),
     ),
     "callbacks": Section(optional=True),
-    "callbacks.early_stopping": Section(types=_EARLY_STOPPING),
+    "callbacks.early_stopping": Section(types=_EARLY_STOPPING, optional=True),
     "logger": Section(optional=True),
     "explain": Section(optional=True),
 }
