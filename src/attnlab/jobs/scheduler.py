@@ -161,7 +161,8 @@ def find_build_errors(runs: Sequence[Run], stopped: Callable[[], bool]) -> dict[
     command = [sys.executable, "-m", "attnlab.jobs.preflight", *fresh]
     with start_supervised(command, worker_environment(), stdout=subprocess.PIPE) as check:
         output = None
-        while output is None and not stopped():
+        # A check that a part of the user's ended leaves the pipe open
+        while output is None and not stopped() and check.poll() in (None, 0):
             with suppress(subprocess.TimeoutExpired):
                 output, _ = check.communicate(timeout=CHECK_INTERVAL)
         kill(check)
