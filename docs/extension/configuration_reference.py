@@ -5,21 +5,24 @@ setting, its default value there, and the type and docstring entry of the argume
 comment beside a setting describes it if no constructor takes it.
 """
 
+import ast
 import html
+import inspect
 import re
-from collections.abc import Iterable, Iterator
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack, get_args, get_origin, is_typeddict
 
 import yaml
 from docutils import nodes
+from hydra.utils import get_object
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
 from attnlab.config.checks import describe, show
 from attnlab.config.sections import SECTIONS, section_at
-from attnlab.config.signatures import Argument
 
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf"
@@ -32,6 +35,66 @@ def note_code(environment: BuildEnvironment) -> None:
     """Have Sphinx read the page again when a module of attnlab or of these directives changes."""
     for path in (*(ROOT / "src").rglob("*.py"), *Path(__file__).parent.glob("*.py")):
         environment.note_dependency(str(path))
+
+
+class Argument(NamedTuple):
+    """A setting as the class or function that receives it declares it."""
+
+    type: Any = Any
+    default: Any = inspect.Parameter.empty
+    meaning: str = ""  # its entry in the docstring
+
+
+def arguments(name: str, target: str | None) -> dict[str, Argument]:
+    """Return what the settings of a section are, if its `_target_` is this."""
+    section = section_at(name)
+    target = section.target if target is None else target
+    meanings: dict[str, str] = {}
+    parameters: Mapping[str, inspect.Parameter] = {}
+    if target is not None and "$" not in target:
+        parameters = inspect.signature(get_object(target)).parameters
+        meanings = documented(get_object(target))
+        for parameter in parameters.values():
+            if get_origin(parameter.annotation) is Unpack:
+                meanings |= documented(*get_args(parameter.annotation))
+    meanings |= {key: own[1] if isinstance(own, tuple) else "" for key, own in section.own.items()}
+    defaults = {key: each.default for key, each in parameters.items() if key not in section.own}
+    return {
+        key: Argument(kind, defaults.get(key, inspect.Parameter.empty), meanings.get(key, ""))
+        for key, kind in section.signature(target).arguments.items()
+    }
+
+
+def documented(target: Any) -> dict[str, str]:
+    """Return the entries below `Args:` of a function, or of a class and its bases."""
+    inherited = {key: text for base in reversed(bases(target)) for key, text in documented(base).items()}
+    return inherited | entries(inspect.cleandoc(target.__doc__ or ""))
+
+
+def bases(target: Any) -> Sequence[Any]:
+    """Return the bases of a class. Those of a TypedDict are read in its source, since Python forgets them."""
+    if not is_typeddict(target):
+        return getattr(target, "__bases__", ())
+    (definition,) = ast.parse(inspect.getsource(target)).body
+    assert isinstance(definition, ast.ClassDef)
+    names = vars(sys.modules[target.__module__])
+    return [names[base.id] for base in definition.bases if isinstance(base, ast.Name)]
+
+
+def entries(docstring: str) -> dict[str, str]:
+    """Return the entries below `Args:` by name."""
+    _, _, text = docstring.partition("\nArgs:\n")
+    parsed: dict[str, str] = {}
+    names: list[str] = []
+    for line in text.splitlines():
+        if line and not line.startswith("    "):
+            break
+        if start := re.match(r" {4}([\w*][\w*, ]*): (.*)", line):
+            names = start[1].split(", ")
+            parsed.update(dict.fromkeys(names, start[2]))
+        else:
+            parsed.update({name: f"{parsed[name]} {line.strip()}".strip() for name in names})
+    return parsed
 
 
 class Setting(NamedTuple):
@@ -129,14 +192,14 @@ def table(text: str, prefix: str, sections: Iterable[str] = ()) -> list[str]:
             for key in section.removeprefix(prefix.rstrip(".")).strip(".").split("."):
                 node = node.get(key, {}) if key and isinstance(node, dict) else node
             named = node.get("_target_") if isinstance(node, dict) else None
-            signatures[section] = section_at(section).signature(named).arguments
+            signatures[section] = arguments(section, named)
         return signatures[section]
 
     lines = ["| setting | default | values | description |", "| --- | --- | --- | --- |"]
     written = set()
     for row in settings(text):
         section, _, key = f"{prefix}{row.key}".rpartition(".")
-        argument = known(section).get(key, Argument(Any))
+        argument = known(section).get(key, Argument())
         written.add(f"{prefix}{row.key}")
         lines.append(_line(f"{prefix}{row.key}", row.default, argument, row.comment))
     for section in [*signatures] if prefix else [*SECTIONS]:

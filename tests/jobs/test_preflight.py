@@ -49,6 +49,11 @@ def test_preflight_reads_no_data(composed: Composed) -> None:
         assert find_error(composed(*inflection, f"features={option}")) is None
 
 
+@pytest.mark.parametrize("overrides", [["data=recall", "data.metrics=[wer]"], ["readout.tied=true"]])
+def test_settings_that_no_constructor_takes_pass_preflight(overrides: list[str], composed: Composed) -> None:
+    assert find_error(composed(*overrides)) is None
+
+
 def test_class_without_meta_device_support_passes_preflight(composed: Composed) -> None:
     assert find_error(composed("optimizer._target_=test_preflight.by_first_weight")) is None
 

@@ -74,7 +74,7 @@ def complete(line: str) -> list[str]:
 
 def _settings(word: str, arguments: Sequence[str]) -> list[str]:
     """Return the groups and settings that start with a word; after `=`, their options and values."""
-    from attnlab.config.options import CONF, OPTIONAL
+    from attnlab.config.options import CONF, default_options
 
     if arguments and arguments[-1] in CONFIG_DIR:
         return []  # bash completes folders
@@ -82,7 +82,7 @@ def _settings(word: str, arguments: Sequence[str]) -> list[str]:
     sign = word.removesuffix(name)
     folders = [CONF, *_config_dirs(arguments)]
     files = [path.relative_to(folder) for folder in folders for path in folder.glob("*/**/*.yaml")]
-    groups = {path.parent.as_posix() for path in files} - {"hydra"} | {*OPTIONAL}
+    groups = {path.parent.as_posix() for path in files} - {"hydra"} | {*default_options()}
     key, equals, value = name.partition("=")
     if equals and key in groups:
         choices = [path.stem for path in files if path.parent.as_posix() == key.partition("@")[0]]

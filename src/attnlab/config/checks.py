@@ -16,7 +16,16 @@ from annotated_types import Ge, Gt, Le, Lt
 from omegaconf import DictConfig, OmegaConf
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from attnlab.config.options import CONF, PARTS, check_name, keys_of, options_of, read_option, suggest
+from attnlab.config.options import (
+    CONF,
+    PARTS,
+    check_name,
+    default_options,
+    keys_of,
+    options_of,
+    read_option,
+    suggest,
+)
 from attnlab.config.sections import SECTIONS, section_at
 from attnlab.config.signatures import TARGET, Signature
 from attnlab.errors import UsageError
@@ -82,12 +91,11 @@ def _required() -> dict[str, list[str]]:
     """Return the settings that every configuration has, by section."""
     content = read_yaml(CONF / "train.yaml")
     required: dict[str, list[str]] = {"": [], "decoder": ["size"]}
-    for entry in content.pop("defaults"):
-        for group, option in entry.items() if isinstance(entry, dict) else ():
-            shipped = read_option(group, option) if option in options_of(group.partition("@")[0]) else {}
-            if "_target_" in shipped.get(group, shipped):
-                required.setdefault(group, []).append("_target_")
-    del content["hydra"]
+    for group, option in default_options().items():
+        shipped = read_option(group, option) if option in options_of(group) else {}
+        if "_target_" in shipped.get(group, shipped):
+            required.setdefault(group, []).append("_target_")
+    del content["defaults"], content["hydra"]
     for key, value in content.items():
         if isinstance(value, dict):
             required.setdefault(key, []).extend(value)
@@ -110,11 +118,11 @@ def check_values(settings: Mapping[str, Any], config: DictConfig | None = None) 
                 if value is not None or not SECTIONS[name].optional:
                     _check_section(name, value)
             elif key in signature.arguments:
-                problem = find_problem(signature.arguments[key].type, value)
+                problem = find_problem(signature.arguments[key], value)
                 if problem is None:
                     continue
                 typed = _read_text(value)
-                if config is None or find_problem(signature.arguments[key].type, typed) is not None:
+                if config is None or find_problem(signature.arguments[key], typed) is not None:
                     raise UsageError(f"{name}={show(value)}: {problem}")
                 OmegaConf.update(config, name, typed)
 
@@ -146,8 +154,8 @@ def known_settings(settings: Mapping[str, Any], *, library: bool = False) -> lis
     for path, node, signature in _sections(settings):
         names += [
             f"{path}.{key}".lstrip(".")
-            for key, argument in signature.arguments.items()
-            if library or argument.type is not Any or key in node
+            for key, kind in signature.arguments.items()
+            if library or kind is not Any or key in node
         ]
     return names
 

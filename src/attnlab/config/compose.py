@@ -4,6 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 from hydra import compose
@@ -17,7 +18,9 @@ from omegaconf.errors import OmegaConfBaseException
 from attnlab.config.checks import check_settings, known_settings, unknown_settings
 from attnlab.config.hydra_versions import initialize_conf, register_resolver, searchpath
 from attnlab.config.options import (
+    CONF,
     PARTS,
+    PRESETS,
     check_name,
     keys_of,
     options_of,
@@ -28,9 +31,7 @@ from attnlab.config.options import (
 from attnlab.config.sections import SECTIONS
 from attnlab.errors import UsageError, UserError
 from attnlab.files.run_identity import flatten
-
-PRESETS = ("experiment", "study", "debug", "data")
-"""Groups whose options set keys of other groups."""
+from attnlab.files.yaml import read_yaml
 
 REPLACEABLE = ("reranking", "grammar", "explain")
 """Groups whose option can be changed in a trained run, because no other setting depends on it."""
@@ -79,13 +80,17 @@ def accept(overrides: list[str]) -> list[str]:
     """
     referred = {*re.findall(r"\$\{(\w+)\}", " ".join(overrides))} - top_level_keys()
     return [
-        f"++{word}" if re.match(_ACCEPTED, word) or word.partition("=")[0] in referred else word
+        f"++{word}" if re.match(_accepted(), word) or word.partition("=")[0] in referred else word
         for word in overrides
     ]
 
 
-_SECTIONS = "|".join(name for name in SECTIONS if name and "." not in name)
-_ACCEPTED = rf"(?:(?:{_SECTIONS})\.[\w.]+|fused|oversubscribe|overfit|attention_bias|attention_override)="
+@cache
+def _accepted() -> str:
+    """Return a pattern of overrides of sections, and of settings that `conf/train.yaml` does not name."""
+    sections = "|".join(name for name in SECTIONS if name and "." not in name)
+    others = "|".join(SECTIONS[""].own.keys() - read_yaml(CONF / "train.yaml").keys())
+    return rf"(?:(?:{sections})\.[\w.]+|{others})="
 
 
 def check_overrides(overrides: Iterable[str]) -> None:
@@ -209,7 +214,7 @@ def _adapt_presets(config: DictConfig) -> None:
     for section, selected in options.items():
         option = HydraConfig.get().runtime.choices[selected]
         group = selected.partition("@")[0]
-        if selected in overridden and group not in PRESETS and option in options_of(group):
+        if selected in overridden and group not in (*PRESETS, "data") and option in options_of(group):
             key, target = f"{section}._target_", read_option(group, option).get("_target_")
             if target not in (None, OmegaConf.select(config, key)) and key not in overridden:
                 preset = [*_presets_with(key), "the configuration"][0]
@@ -228,7 +233,7 @@ def _describe_lack(selected: str, section: str, preset: str, keys: Sequence[str]
 def _presets_with(key: str) -> list[str]:
     """Return the chosen presets that set a key, such as "experiment=conala"."""
     choices = HydraConfig.get().runtime.choices
-    chosen = [(group, str(choices.get(group))) for group in PRESETS]
+    chosen = [(group, str(choices.get(group))) for group in (*PRESETS, "data")]
     return [
         f"{group}={option}"
         for group, option in chosen

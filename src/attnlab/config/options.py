@@ -24,15 +24,8 @@ CONFIG_DIR = "ATTNLAB_CONFIG_DIR"
 imported.
 """
 
-OPTIONAL = (
-    "experiment",
-    "study",
-    "debug",
-    "explain",
-    "tokenizer@target_tokenizer",
-    "embedding@target_embedding",
-)
-"""Groups of which no option has to be chosen."""
+PRESETS = ("experiment", "study", "debug")
+"""Groups whose options set keys of the whole configuration."""
 
 WORDS = {
     "accuracy": "token_accuracy",
@@ -133,6 +126,12 @@ def _option_files(group: str) -> dict[str, Path]:
     return {path.stem: path for folder in folders for path in (folder / group).glob("*.yaml")}
 
 
+def default_options() -> dict[str, Any]:
+    """Return the default option of each group: several in a list, None for none."""
+    entries = [entry for entry in read_yaml(CONF / "train.yaml")["defaults"] if isinstance(entry, dict)]
+    return {group: option for entry in entries for group, option in entry.items() if "override " not in group}
+
+
 def options_of(group: str) -> list[str]:
     """Return the names of the options of a group."""
     return sorted(_option_files(group))
@@ -158,8 +157,7 @@ def top_level_keys() -> frozenset[str]:
 
 @cache
 def _top_level_keys(folders: tuple[Path, ...]) -> frozenset[str]:
-    groups = ("experiment", "study", "debug")  # their files set keys of the whole configuration
-    files = [path for folder in folders for group in groups for path in (folder / group).glob("*.yaml")]
+    files = [path for folder in folders for group in PRESETS for path in (folder / group).glob("*.yaml")]
     settings = {str(key) for path in (CONF / "train.yaml", *files) for key in read_yaml(path)}
     return frozenset(
         settings | {path.name for folder in folders for path in folder.iterdir() if path.is_dir()}

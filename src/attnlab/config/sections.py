@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from annotated_types import Predicate
 
 from attnlab.config.options import PARTS
-from attnlab.config.signatures import UNTYPED, Argument, Signature, signature
+from attnlab.config.signatures import UNTYPED, Signature, signature
 from attnlab.settings import (
     Component,
     Count,
@@ -203,15 +203,11 @@ class Section(NamedTuple):
         target = self.target if target is None else target
         known = Signature({}, target is not None)
         taken = signature(target) if isinstance(target, str) else known
-        arguments = {name: each for name, each in taken.arguments.items() if name not in self.supplied}
+        arguments = {name: kind for name, kind in taken.arguments.items() if name not in self.supplied}
         if str(target).partition(".")[0] in UNTYPED:
-            typed = {name: kind for name, kind in self.types.items() if name in arguments or taken.open}
-            arguments |= {
-                name: arguments.get(name, Argument(Any))._replace(type=kind) for name, kind in typed.items()
-            }
+            arguments |= {name: kind for name, kind in self.types.items() if name in arguments or taken.open}
         for name, own in self.own.items():
-            kind, meaning = own if isinstance(own, tuple) else (own, "")
-            arguments[name] = Argument(kind, meaning=meaning)
+            arguments[name] = own[0] if isinstance(own, tuple) else own
         return Signature(arguments, taken.open)
 
 

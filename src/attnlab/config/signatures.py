@@ -8,7 +8,7 @@ import ast
 import importlib.util
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -26,22 +26,11 @@ LIGHT = (*sys.stdlib_module_names, "annotated_types", "typing_extensions")
 TARGET = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+"
 """Dotted name of a class or function."""
 
-UNKNOWN = object()
-"""Default value of an argument that has none, or none that can be evaluated."""
-
-
-class Argument(NamedTuple):
-    """An argument of a class or function."""
-
-    type: Any  # the annotation, evaluated; Any if that is not possible
-    default: Any = UNKNOWN
-    meaning: str = ""  # its entry in the docstring
-
 
 class Signature(NamedTuple):
     """The arguments of a class or function by name."""
 
-    arguments: dict[str, Argument]
+    arguments: dict[str, Any]  # their annotations, evaluated; Any if that is not possible
     open: bool  # whether it may have further ones: its source was not found, or it has untyped **kwargs
 
 
@@ -101,7 +90,7 @@ class _Module(dict[str, Any]):
         return ".".join([*package, *filter(None, [node.module])])
 
     def evaluate(self, expression: ast.expr) -> Any:
-        """Evaluate an annotation or a default value. It can raise any exception."""
+        """Evaluate an annotation. It can raise any exception."""
         return eval(compile(ast.Expression(expression), self.name, "eval"), {}, self)
 
     def type(self, annotation: ast.expr | None) -> Any:
@@ -113,14 +102,6 @@ class _Module(dict[str, Any]):
             return get_args(kind)[0] if get_origin(kind) in (Required, NotRequired) else kind
         except Exception:
             return Any
-
-    def value(self, default: ast.expr | None) -> Any:
-        """Evaluate a default value; `UNKNOWN` if there is none or it is no plain value."""
-        try:
-            value = UNKNOWN if default is None else self.evaluate(default)
-        except Exception:
-            return UNKNOWN
-        return value if isinstance(value, bool | int | float | str | tuple | None) else UNKNOWN
 
 
 def _statements(tree: ast.Module) -> Iterator[ast.stmt]:
@@ -178,13 +159,10 @@ def _definition(module: str, name: str) -> tuple[_Module, ast.ClassDef | ast.Fun
 
 def _signature(module: _Module, node: ast.ClassDef | ast.FunctionDef) -> Signature:
     if isinstance(node, ast.FunctionDef):
-        return _of_function(module, node, entries(ast.get_docstring(node) or ""))
-    constructor = next(
-        (part for part in node.body if isinstance(part, ast.FunctionDef) and part.name == "__init__"), None
-    )
-    meanings = _meanings(module, node)
-    if constructor is not None:
-        return _of_function(module, constructor, meanings)
+        return _of_function(module, node)
+    for part in node.body:
+        if isinstance(part, ast.FunctionDef) and part.name == "__init__":
+            return _of_function(module, part)
     inherited = Signature({}, bool(node.bases))
     for base in reversed(node.bases):
         if isinstance(base, ast.Name) and base.id in ("TypedDict", "NamedTuple"):
@@ -193,34 +171,16 @@ def _signature(module: _Module, node: ast.ClassDef | ast.FunctionDef) -> Signatu
             found = _signature(*definition)
             inherited = Signature({**inherited.arguments, **found.arguments}, found.open)
     fields = {
-        part.target.id: Argument(
-            module.type(part.annotation), module.value(part.value), meanings.get(part.target.id, "")
-        )
+        part.target.id: module.type(part.annotation)
         for part in node.body
         if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
     }
     return Signature({**inherited.arguments, **fields}, inherited.open)
 
 
-def _meanings(module: _Module, node: ast.ClassDef) -> dict[str, str]:
-    """Return the entries below `Args:` of a class, and those of its bases for other arguments."""
-    inherited: dict[str, str] = {}
-    for base in node.bases:
-        definition = _definition(module.name, base.id) if isinstance(base, ast.Name) else None
-        if definition is not None and isinstance(definition[1], ast.ClassDef):
-            inherited |= _meanings(definition[0], definition[1])
-    return inherited | entries(ast.get_docstring(node) or "")
-
-
-def _of_function(module: _Module, node: ast.FunctionDef, meanings: Mapping[str, str]) -> Signature:
-    positional = [*node.args.posonlyargs, *node.args.args]
-    missing = len(positional) - len(node.args.defaults)
-    defaults = [*[None] * missing, *node.args.defaults, *node.args.kw_defaults]
-    arguments = {}
-    for each, default in zip([*positional, *node.args.kwonlyargs], defaults, strict=True):
-        meaning = meanings.get(each.arg, "")
-        arguments[each.arg] = Argument(module.type(each.annotation), module.value(default), meaning)
-    arguments.pop("self", None)
+def _of_function(module: _Module, node: ast.FunctionDef) -> Signature:
+    given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+    arguments = {each.arg: module.type(each.annotation) for each in given if each.arg != "self"}
     rest = node.args.kwarg
     if rest is None:
         return Signature(arguments, False)
@@ -230,19 +190,3 @@ def _of_function(module: _Module, node: ast.FunctionDef, meanings: Mapping[str, 
                 unpacked = _signature(*definition)
                 return Signature({**arguments, **unpacked.arguments}, unpacked.open)
     return Signature(arguments, True)
-
-
-def entries(docstring: str) -> dict[str, str]:
-    """Return the entries below `Args:` by name."""
-    _, _, text = docstring.partition("\nArgs:\n")
-    parsed: dict[str, str] = {}
-    names: list[str] = []
-    for line in text.splitlines():
-        if line and not line.startswith("    "):
-            break
-        if start := re.match(r" {4}([\w*][\w*, ]*): (.*)", line):
-            names = start[1].split(", ")
-            parsed.update(dict.fromkeys(names, start[2]))
-        else:
-            parsed.update({name: f"{parsed[name]} {line.strip()}".strip() for name in names})
-    return parsed

@@ -15,6 +15,7 @@ from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
 from attnlab.config.construct import construct
+from attnlab.config.sections import Types, section_at
 from attnlab.config.trust import walk
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.train import symbols
@@ -26,12 +27,6 @@ from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training.build import build_network
 from attnlab.training.own_parts import check_parts
 from attnlab.types import UNK
-
-BUILT = (
-    *("embedding", "target_embedding", "encoder", "bridge", "attention", "normaliser", "decoder", "readout"),
-    "optimizer",
-)
-"""Groups that are built. For all other groups only the names of the arguments are checked."""
 
 
 class _AnyToken(Tokenizer):
@@ -56,9 +51,9 @@ def find_error(config: DictConfig) -> str | None:
     settings = OmegaConf.to_container(config, resolve=True)
     assert isinstance(settings, dict)
     try:
-        for _, node in walk({key: value for key, value in settings.items() if key not in BUILT}):
+        for path, node in walk(settings):
             if isinstance(node, dict) and "_target_" in node:
-                _check_arguments(node)
+                _check_arguments(node, section_at(path.removeprefix("config.")).own)
         network = build_on_meta(config)
         with torch.device("meta"):
             construct(config.optimizer, params=network.parameters())
@@ -79,9 +74,9 @@ def build_on_meta(config: DictConfig) -> Seq2Seq:
         return build_network(config, Vocabularies(tokenizer, tokenizer))
 
 
-def _check_arguments(node: dict[str, Any]) -> None:
-    """Raise `UserError` if a target does not accept one of its arguments."""
-    arguments = {key: value for key, value in node.items() if not key.startswith("_")}
+def _check_arguments(node: dict[str, Any], own: Types) -> None:
+    """Raise `UserError` if a target does not accept one of its arguments; `own` are other settings."""
+    arguments = {key: value for key, value in node.items() if not key.startswith("_") and key not in own}
     try:
         inspect.signature(get_object(node["_target_"])).bind_partial(**arguments)
     except TypeError as error:
