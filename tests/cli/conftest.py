@@ -25,7 +25,7 @@ def trained(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
             if test_run != "alone":
                 shutil.copytree(folder / "outputs", shared, symlinks=True)
         else:
-            shutil.copytree(shared, folder / "outputs", symlinks=True)
+            shutil.copytree(shared, folder / "outputs", symlinks=True, dirs_exist_ok=True)
     (directory,) = (folder / "outputs" / "reverse").iterdir()
     return Run(directory)
 
