@@ -1,4 +1,4 @@
-"""Pages of the section Results: the README of every folder of `experiments/`, below its answer.
+"""Pages of the section Results: the README of every folder of `experiments/`.
 
 The pages are written to `docs/results/` before Sphinx looks for documents, and only if they change.
 """
@@ -13,7 +13,7 @@ EXPERIMENTS, PAGES = ROOT / "experiments", ROOT / "docs" / "results"
 
 LINK = re.compile(r"(?<=\]\()(?!https?:|#)([^)\s]+)(?=\))")
 IMAGE = re.compile(r'<img src="([^"]+)" width="(\d+)" alt="([^"]+)">')
-ROW = re.compile(r"^\| \[(.+?)\]\((\w+)/README\.md\) \| (.+?) \| (.+?) \|", re.MULTILINE)
+ROW = re.compile(r"^\| \[(.+?)\]\((\w+)/README\.md\) \|", re.MULTILINE)
 
 
 def write_pages(app: Sphinx) -> None:
@@ -21,11 +21,11 @@ def write_pages(app: Sphinx) -> None:
     PAGES.mkdir(exist_ok=True)
     overview = (EXPERIMENTS / "README.md").read_text(encoding="utf-8")
     rows = ROW.findall(overview)
-    pages = {name: with_answer(page(name), answer, verdict) for _, name, answer, verdict in rows}
+    pages = {name: page(name) for _, name in rows}
     intro, results = overview.partition("\n## ")[0], overview[overview.index("\n## ") :]
     intro = intro.replace("# Experiments", "# Results")
     figure = (ROOT / "docs" / "extension" / "results.md").read_text(encoding="utf-8")
-    titles = {name: title for title, name, _, _ in rows}
+    titles = {name: title for title, name in rows}
     for name, title in {"declared": "Declared comparisons", "conditions": "Conditions"}.items():
         text = (EXPERIMENTS / f"{name}.md").read_text(encoding="utf-8")
         pages[name] = LINK.sub(lambda match: target(".", match[1]), text)
@@ -50,12 +50,6 @@ def page(name: str) -> str:
     text = IMAGE.sub(r"```{image} \1\n:alt: \3\n:width: \2px\n```", text)
     text = re.sub(r"(?<=```\{image\} )(\S+)", lambda match: target(name, match[1]), text)
     return LINK.sub(lambda match: target(name, match[1]), text)
-
-
-def with_answer(text: str, answer: str, verdict: str) -> str:
-    """Return a page that begins with the answer and the verdict of the overview, below its title."""
-    title, _, rest = text.partition("\n")
-    return f"{title}\n\n```{{admonition}} Answer ({verdict})\n{answer}.\n```\n{rest}"
 
 
 def target(name: str, link: str) -> str:

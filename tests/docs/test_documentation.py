@@ -157,7 +157,7 @@ def test_gallery_shows_every_mechanism() -> None:
 def test_links_of_experiments_lead_to_pages_and_files() -> None:
     experiment_pages = runpy.run_path(str(EXTENSION / "experiment_pages.py"))
     names = {path.parent.name for path in (ROOT / "experiments").glob("*/README.md")} - {"parts"}
-    assert names == {name for _, name, _, _ in experiment_pages["ROW"].findall(OVERVIEW.read_text())}
+    assert names == {name for _, name in experiment_pages["ROW"].findall(OVERVIEW.read_text())}
     for name in names:
         for link in re.findall(
             r"\]\((?!https?:|#)([^)#\s]+)|\{image\} (\S+)", experiment_pages["page"](name)

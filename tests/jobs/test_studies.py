@@ -7,7 +7,7 @@ from hydra import compose
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from attnlab.config.compose import resolve
+from attnlab.config.compose import accept, resolve
 from attnlab.config.hydra_versions import initialize_conf
 from attnlab.config.options import CONF
 from attnlab.errors import UsageError
@@ -44,7 +44,7 @@ def covering(batch: list[list[str]]) -> list[list[str]]:
 
 
 def composed(overrides: list[str]) -> DictConfig:
-    config = compose("train", overrides=overrides, return_hydra_config=True)
+    config = compose("train", overrides=accept(overrides), return_hydra_config=True)
     HydraConfig.instance().set_config(config)
     return config
 

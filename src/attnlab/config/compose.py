@@ -141,10 +141,7 @@ def resolve(config: DictConfig) -> DictConfig:
 
 
 def add_chosen_parts(config: DictConfig) -> None:
-    """Complete callbacks, loggers and loss terms of which only some settings are given by their options.
-
-    A term of the loss with the weight 0 is removed.
-    """
+    """Complete callbacks, loggers and loss terms of which only some settings are given by their options."""
     for group, path in PARTS.items():
         parts = OmegaConf.select(config, path)
         if not isinstance(parts, DictConfig):
@@ -156,8 +153,6 @@ def add_chosen_parts(config: DictConfig) -> None:
                 if "_target_" not in given and name in options_of(group):
                     option = OmegaConf.create(read_option(group, str(name))[str(name)])
                     parts[name] = OmegaConf.merge(option, given)
-                if path == "loss.terms" and parts[name].get("weight") == 0:
-                    del parts[name]
 
 
 def check_composed(config: DictConfig) -> None:

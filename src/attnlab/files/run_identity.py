@@ -12,6 +12,7 @@ When the rules themselves change, `run_directory.run_of` still finds the directo
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -69,9 +70,15 @@ def identity(settings: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the settings that determine the results, by dotted name.
 
     These are all settings except `NO_EFFECT`, except `DEVICE_COUNTS` if there are shards, and except neutral
-    values.
+    values and loss terms of weight 0.
     """
     flat = flatten(settings)
+    unused = tuple(
+        name.removesuffix("weight")
+        for name, value in flat.items()
+        if re.fullmatch(r"loss\.terms\.\w+\.weight", name) and value == 0
+    )
+    flat = {name: value for name, value in flat.items() if not name.startswith(unused)}
     for term in LOSS_TERMS:
         flat[f"loss.{term}"] = flat.pop(f"loss.terms.{term}.weight", 0.0)
         flat.pop(f"loss.terms.{term}._target_", None)
