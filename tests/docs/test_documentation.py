@@ -13,6 +13,7 @@ import shlex
 import sys
 import warnings
 from pathlib import Path
+from shutil import copyfile
 
 import pytest
 import yaml
@@ -80,6 +81,8 @@ def test_examples_of_the_page_run(page: Path, tmp_path: Path) -> None:
     environment["PATH"] = f"{program.parent}:{Path(sys.executable).parent}:{environment['PATH']}"
     folder = tmp_path / "work"
     folder.mkdir()
+    for module in page.parent.glob("lesson.py"):
+        copyfile(module, folder / module.name)
     with serve_program(program, shortened):
         for done in follow(page.read_text(encoding="utf-8"), folder, environment):
             assert done.expected, f"{name(page)}:{done.block.line}\n{done.command}\n{done.output}"
