@@ -9,6 +9,12 @@ The commands from Python::
     attnlab.results("outputs/reverse")                  # settings and scores as a data frame
     attnlab.history(run)                                # curves as a data frame
 
+The same model and data with a Trainer of your own::
+
+    module, data = attnlab.build(["attention=dot", "decoder=luong"], train=pairs, val=others)
+    lightning.Trainer(max_epochs=10).fit(module, data)
+    attnlab.load(module).translate(["3 4 5"])
+
 Importing attnlab imports no torch: each name is loaded when it is first used.
 """
 
@@ -21,7 +27,12 @@ _MODULES = {
     "Model": "attnlab.api.model",
     "Prediction": "attnlab.files.predictions",
     "Score": "attnlab.api.model",
+    "Seq2Seq": "attnlab.nn.seq2seq",
+    "Seq2SeqData": "attnlab.data.datamodule",
+    "Seq2SeqModule": "attnlab.training.module",
     "UserError": "attnlab.errors",
+    "build": "attnlab.api.objects",
+    "compose": "attnlab.api.objects",
     "evaluate": "attnlab.api.evaluation",
     "history": "attnlab.api.studies",
     "load": "attnlab.api.model",
@@ -33,17 +44,26 @@ _MODULES = {
 if TYPE_CHECKING:
     from attnlab.api.evaluation import evaluate
     from attnlab.api.model import Model, Score, load
+    from attnlab.api.objects import build, compose
     from attnlab.api.studies import history, results
     from attnlab.api.training import train
+    from attnlab.data.datamodule import Seq2SeqData
     from attnlab.errors import UserError
     from attnlab.files.predictions import Prediction
+    from attnlab.nn.seq2seq import Seq2Seq
+    from attnlab.training.module import Seq2SeqModule
 
 __all__ = [
     "Model",
     "Prediction",
     "Score",
+    "Seq2Seq",
+    "Seq2SeqData",
+    "Seq2SeqModule",
     "UserError",
     "__version__",
+    "build",
+    "compose",
     "evaluate",
     "history",
     "load",

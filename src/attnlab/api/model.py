@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import chain
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -35,6 +35,9 @@ from attnlab.training.build import build_preparation, build_translator, encode_p
 from attnlab.training.models import load_model
 from attnlab.types import EOS, Batch
 
+if TYPE_CHECKING:
+    from attnlab.training.module import Seq2SeqModule
+
 BATCH = 64
 """Number of pairs that are scored together, unless they are long."""
 
@@ -52,13 +55,17 @@ RunPath = str | Path | Run
 
 
 def load(
-    runs: RunPath | Sequence[RunPath], *, trust: str | Sequence[str] = (), device: torch.device | str = "cpu"
+    runs: RunPath | Seq2SeqModule | Sequence[RunPath],
+    *,
+    trust: str | Sequence[str] = (),
+    device: torch.device | str = "cpu",
 ) -> Model:
     """Load a trained model, in evaluation mode.
 
     Args:
         runs: a run directory, of which the best checkpoint is used, or a checkpoint file. A list is an
-            ensemble: the probabilities of its members are averaged.
+            ensemble: the probabilities of its members are averaged. A module of `attnlab.build` shares its
+            network with the model, and is put in evaluation mode.
         trust: modules, or dotted names of classes, that the configuration of the run may name in addition to
             attnlab's, such as the file of a custom mechanism in the current folder.
         device: where to compute, such as "cuda".
@@ -67,9 +74,15 @@ def load(
         UserError: if a checkpoint is missing or damaged, or names a class that is not trusted; or if the
             members of an ensemble have different vocabularies.
     """
-    members = locate_all(runs)
-    paths = [checkpoint for _, checkpoint in members]
-    config, vocabularies, network = load_model(paths, trusted_names(trust))
+    module: Any = runs  # or a module, whose class is not imported here: Lightning takes seconds
+    if not hasattr(module, "translator"):
+        members = locate_all(module)
+        paths = [checkpoint for _, checkpoint in members]
+        config, vocabularies, network = load_model(paths, trusted_names(trust))
+    elif module.config is None:
+        raise UserError("The module was built without a configuration: use attnlab.build")
+    else:
+        config, vocabularies, network = module.config, module.vocabularies, module.network.eval()
     return Model(
         config=config,
         vocabularies=vocabularies,

@@ -128,6 +128,13 @@ class Seq2SeqData(LightningDataModule):
                 "trainer.overfit_batches is not supported, because it replaces the batch sampler. Use "
                 "trainer.limit_train_batches"
             )
+        # Lightning would divide the share of each process among all processes a second time
+        connector = getattr(self.trainer, "_accelerator_connector", None)
+        if connector is not None and connector.is_distributed and connector.use_distributed_sampler:
+            raise UserError(
+                "The data module divides the data among the processes itself: create the Trainer with "
+                "use_distributed_sampler=False"
+            )
         for split in {"fit": ("train", "val"), "validate": ("val",)}.get(stage, (self.test_split,)):
             self.examples(split)
 

@@ -40,12 +40,14 @@ from attnlab.nn.readout import PointerGenerator
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 
 
-def build_corpus(config: DictConfig) -> Corpus:
+def build_corpus(config: DictConfig, corpus: Corpus | None = None) -> Corpus:
     """Build the corpus: pairs of raw texts in splits, or of a few training pairs only (`overfit`).
 
-    Its metrics are those of the dataset and those of `data.metrics`.
+    Its metrics are those of the dataset and those of `data.metrics`. A given corpus replaces the dataset.
     """
-    corpus: Corpus = construct(_without(config.data, "metrics"))
+    if corpus is None:
+        corpus = construct(_without(config.data, "metrics"))
+    assert corpus is not None
     metrics = tuple(dict.fromkeys((*corpus.metrics, *(config.data.get("metrics") or ()))))
     for metric in metrics:
         registry.function(metric)  # or else an unknown name would be noticed after an epoch

@@ -76,6 +76,7 @@ def build_module(
                 + ", ".join(f"val/{metric}" for metric in text_metrics)
             )
     return Seq2SeqModule(
+        config=config,
         network=network,
         translator=build_translator(config, vocabularies),
         optimizer=constructor(config.optimizer),

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import lightning
 import torch
 from lightning.pytorch.trainer.states import TrainerFn
+from omegaconf import DictConfig
 from torch import Tensor, distributed
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim import Optimizer
@@ -50,6 +51,8 @@ class Seq2SeqModule(lightning.LightningModule):
         text_metrics: names of text metrics of `attnlab.metrics.registry`.
         bleu_tokenizer: sacreBLEU's name of the tokenizer of BLEU.
         shards: virtual shards that make the results independent of the number of processes; None for none.
+        config: configuration of the run, with which `attnlab.load` makes a model of the module; None if it
+            was built without one.
 
     Attributes:
         outputs: predictions of the last evaluation, of all processes, ordered by index.
@@ -72,8 +75,10 @@ class Seq2SeqModule(lightning.LightningModule):
         text_metrics: Sequence[str] = (),
         bleu_tokenizer: str = WORDS,
         shards: Shards | None = None,
+        config: DictConfig | None = None,
     ) -> None:
         super().__init__()
+        self.config = config
         self.network = network
         self.translator = translator
         self.vocabularies = translator.vocabularies
@@ -104,6 +109,11 @@ class Seq2SeqModule(lightning.LightningModule):
     def data(self) -> Seq2SeqData:
         """Data module of the trainer."""
         return self.trainer.datamodule  # type: ignore[attr-defined,no-any-return]
+
+    def forward(self, batch: Batch) -> Tensor:
+        """Return the logits [B, T, V] of the labels of a batch, under teacher forcing."""
+        logits: Tensor = self.network.logits(self.network(batch), batch.copy_ids)
+        return logits
 
     def teacher_forced(self, batch: Batch, forced: Tensor | None = None) -> Outputs:
         """Run the model on known targets.
