@@ -50,7 +50,7 @@ REMOVED = {
     ("serve", "--queue"): "--connections N limits the requests that wait",
     ("export", "--page"): "attnlab serve RUN opens a page in the browser, and --onnx DIR needs no attnlab",
 }
-"""What to use in place of commands and options of earlier versions."""
+"""Replacements of commands and options of earlier versions."""
 
 UNEXPECTED = "unexpected error; --traceback shows where"
 

@@ -14,7 +14,7 @@ from attnlab.nn.attention.interventions import INTERVENTIONS, intervene
 from attnlab.nn.seq2seq import Seq2Seq
 
 Map = Literal["weights", Method]
-"""What a map shows: the attention weights, or a method of `attnlab.Model.explain`."""
+"""Values of a map: the attention weights, or a method of `attnlab.Model.explain`."""
 
 MAX_EXPLAINED = 2500
 """Maximum number of cells of a map that is not of weights; erasure of each takes a pass of the network."""

@@ -44,7 +44,7 @@ class Losses(NamedTuple):
 
 
 class Trained(Protocol):
-    """What a term can use of the LightningModule."""
+    """Attributes of the LightningModule that a loss term can use."""
 
     network: TranslationModel
     vocabularies: Vocabularies
