@@ -141,7 +141,8 @@ from attnlab.nn.attention import Additive
 
 class Hangs(Additive):
     def score(self, query, keys, state):
-        ctypes.PyDLL(None).sleep(1000)  # holds the GIL
+        if len(query) == 16:  # a batch of the training, not of the check before it
+            ctypes.PyDLL(None).sleep(1000)  # holds the GIL
         return super().score(query, keys, state)
 """
 
