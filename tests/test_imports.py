@@ -16,6 +16,7 @@ MODULES = {"__init__", "__main__", "errors", "settings", "testing", "types"}
 """The only modules beside the packages."""
 
 ORDER = (
+    {"conf"},
     {"errors", "settings", "types"},
     {"files"},
     {"metrics"},

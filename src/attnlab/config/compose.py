@@ -188,7 +188,8 @@ def _check_added_settings() -> None:
 def _adapt_presets(config: DictConfig) -> None:
     """Check that presets set only what the chosen options have; those of `debug` combine with all options.
 
-    What an option lacks is removed from the configuration if only a preset of `debug` sets it.
+    What an option lacks is removed from the configuration if only a preset of `debug` sets it, or if a
+    setting replaced the `_target_` of the option that has it.
     """
     overridden = {word.lstrip("+").partition("=")[0] for word in HydraConfig.get().overrides.task}
     settings: Any = OmegaConf.to_container(config, resolve=True)
@@ -196,7 +197,8 @@ def _adapt_presets(config: DictConfig) -> None:
     for name in unknown_settings(settings):
         section, _, key = name.rpartition(".")
         presets = [] if name in overridden else _presets_with(name)
-        if presets and all(preset.startswith("debug=") for preset in presets):
+        replaced = f"{section}._target_" in overridden and name not in overridden
+        if replaced or (presets and all(preset.startswith("debug=") for preset in presets)):
             node = OmegaConf.select(config, section)
             with read_write(node), open_dict(node):
                 del node[key]

@@ -22,18 +22,25 @@ def construct(node: Any, /, **arguments: Any) -> Any:
         return instantiate(node)
 
 
-def constructor(node: Any) -> Callable[..., Any]:
-    """Return a function that builds the target of a config node and raises its errors as `UserError`."""
-    with report_errors(_target(node)):
+class constructor:  # noqa: N801 (used as a function)
+    """Function that builds the target of a config node and raises its errors as `UserError`.
+
+    Processes that are started by spawning receive it, so it can be pickled.
+    """
+
+    def __init__(self, node: Any) -> None:
         if isinstance(node, DictConfig):  # nested sections refer to settings elsewhere in the configuration
             node = OmegaConf.to_container(node, resolve=True)
-        function = instantiate({**node, "_partial_": True})
-
-    def call(*parts: Any, **arguments: Any) -> Any:
+        self.node = node
         with report_errors(_target(node)):
-            return function(*parts, **arguments)
+            self.function: Callable[..., Any] = instantiate({**node, "_partial_": True})
 
-    return call
+    def __call__(self, *parts: Any, **arguments: Any) -> Any:
+        with report_errors(_target(self.node)):
+            return self.function(*parts, **arguments)
+
+    def __reduce__(self) -> tuple[type, tuple[Any]]:
+        return constructor, (self.node,)
 
 
 def accepts(node: Any, argument: str) -> bool:

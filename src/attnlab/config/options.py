@@ -13,9 +13,8 @@ from typing import Any
 from attnlab.errors import UsageError
 from attnlab.files.yaml import read_yaml
 
-_PACKAGE = Path(__file__).resolve().parents[1]
-CONF = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parents[1] / "conf"
-"""Folder of the config groups: inside an installed package, or at the top of a checkout."""
+CONF = (Path(__file__).parents[1] / "conf").resolve()
+"""Folder of the config groups. In a checkout it is a link to the folder at the top."""
 
 CONFIG_DIR = "ATTNLAB_CONFIG_DIR"
 """Environment variable with the user's folders of options, separated like those of PATH.

@@ -3,6 +3,7 @@
 A hash stays the same from one version of attnlab to the next if the results do:
 
 - Settings of `NO_EFFECT` are left out. They change what is written, and how fast, but no weight and no score.
+- A key `_partial_` is left out where options gained it: see `PARTIAL`.
 - A setting that is null, or that has its value in `NEUTRAL`, is left out: the run equals a run of a version
   without this setting. A new setting changes no hash if its default is null, or is recorded in `NEUTRAL`. A
   recorded value stays, even if the default changes.
@@ -54,6 +55,11 @@ NEUTRAL: Mapping[str, Any] = {
 """Values with which a run equals a run without the setting. For arguments of Lightning's Trainer: their
 defaults."""
 
+PARTIAL = (
+    *("bridge", "decoder", "embedding", "encoder", "features", "optimizer", "readout", "scheduler.schedule"),
+    *("target_embedding", "target_tokenizer", "tokenizer"),
+)
+"""Sections whose `_partial_: true` only serves to instantiate their options by themselves."""
 
 LOSS_TERMS = ("alignment", "coverage", "label_smoothing")
 """Terms that were settings of the loss, with weights of 0 by default: their hashes are those of before."""
@@ -92,7 +98,7 @@ def identity(settings: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _is_neutral(name: str, value: Any) -> bool:
-    if value is None:
+    if value is None or (name.endswith("._partial_") and name.startswith(PARTIAL)):
         return True
     neutral = NEUTRAL.get(name)
     return bool(value == neutral) and isinstance(value, bool) == isinstance(neutral, bool)

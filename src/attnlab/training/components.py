@@ -13,7 +13,7 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler
 from omegaconf import DictConfig
 
-from attnlab.config.construct import construct, constructor, section
+from attnlab.config.construct import accepts, construct, constructor, section
 from attnlab.data.corpus import Corpus
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.tokenization.vocabularies import Vocabularies
@@ -81,7 +81,13 @@ def build_module(
         translator=build_translator(config, vocabularies),
         optimizer=constructor(config.optimizer),
         scheduler=constructor(config.scheduler.schedule),
-        scheduler_needs=dict(config.scheduler.needs),
+        scheduler_needs={
+            argument: number
+            for argument, number in config.scheduler.needs.items()
+            if accepts(
+                config.scheduler.schedule, argument
+            )  # another class may have replaced that of the option
+        },
         scheduler_interval=config.scheduler.interval,
         teacher_forcing=construct(section(config, "teacher_forcing")),
         loss_terms=_build_loss_terms(config),
@@ -173,10 +179,17 @@ def build_data(config: DictConfig, corpus: Corpus, vocabularies: Vocabularies) -
 
 
 def build_loggers(config: DictConfig, run: Run) -> list[Logger]:
-    """Build the configured loggers, without those that are unavailable."""
+    """Build the configured loggers, without those that are unavailable.
+
+    Those of attnlab receive the run directory and the configuration, others the run directory as `save_dir`.
+    """
+    available = {"run": run, "config": config, "save_dir": str(run.directory)}
     loggers = [
-        construct(node, run=run, config=config)
-        for name, node in (config.get("logger") or {}).items()
+        construct(
+            node,
+            **{name: value for name, value in available.items() if name not in node and accepts(node, name)},
+        )
+        for node in (config.get("logger") or {}).values()
         if node is not None
     ]
     return [logger for logger in loggers if logger is not None]
