@@ -3,17 +3,16 @@
 import re
 import subprocess
 from collections.abc import Callable, Iterable
-from typing import Any
+from pathlib import Path
 
 import pytest
 import torch
 from omegaconf import DictConfig
 from torch import nn
 
-from attnlab.files.run_directory import prepare_run
+from attnlab.errors import UsageError
+from attnlab.jobs.ledger import Ledger
 from attnlab.jobs.preflight import find_error
-from attnlab.jobs.scheduler import find_build_errors
-from attnlab.jobs.worker_process import Worker, start_supervised
 from forked import ForkedProcess
 
 Composed = Callable[..., DictConfig]
@@ -63,25 +62,36 @@ def by_first_weight(params: Iterable[nn.Parameter], **_: float) -> torch.optim.O
     return torch.optim.SGD(weights, lr=float(weights[0].flatten()[0].abs()))
 
 
+ENDS = """
+import os
+from attnlab.nn.attention import Additive
+
+class Ends(Additive):
+    def __init__(self, **settings):
+        os._exit(0)
+"""
+
+
 @pytest.mark.slow
-def test_errors_are_read_if_the_check_ends_right_after_a_timeout(
-    composed: Composed, monkeypatch: pytest.MonkeyPatch
+def test_sweep_with_jobs_that_cannot_be_built_starts_none(
+    composed: Composed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def start(*arguments: Any, **options: Any) -> Worker:
-        check = start_supervised(*arguments, **options)
-        communicate = check.communicate
-
-        def time_out(**_: float) -> tuple[bytes, bytes]:
-            monkeypatch.setattr(check, "communicate", communicate)
-            check.wait()
-            raise subprocess.TimeoutExpired(check.args, 0)
-
-        monkeypatch.setattr(check, "communicate", time_out)
-        return check
-
-    monkeypatch.setattr("attnlab.jobs.scheduler.start_supervised", start)
     monkeypatch.setattr(subprocess, "Popen", ForkedProcess)
-    good, bad = prepare_run(composed()), prepare_run(composed("attention=dot", "decoder.size=9"))
-    ((directory, reason),) = find_build_errors([good, bad], stopped=lambda: False).items()
-    assert directory == str(bad.directory)
-    assert "query of size 9" in reason
+    monkeypatch.chdir(tmp_path)
+    fits = composed("variant=fits")
+    bad = [composed("attention=dot", "decoder.size=9", f"variant=bad{n}") for n in range(5)]
+    unknown = composed("+attention.sise=3", "name=another", "variant=bad0")
+    with pytest.raises(UsageError) as raised:
+        Ledger().expect([fits, *bad, unknown])
+    message = str(raised.value)
+    assert message.startswith("6 of 7 jobs cannot be built, and no job was started. bad0-seed0-")
+    assert re.search(
+        "bad2-seed0-[0-9a-f]{8} and 2 more: .*query of size 9 with .*; bad0-seed0-.*'sise'", message
+    )
+    assert "fits" not in message
+    assert list(tmp_path.iterdir()) == []
+
+    Path("ends.py").write_text(ENDS)  # the check has no result, and the worker will report the error
+    ledger = Ledger()
+    ledger.expect([fits, composed("attention._target_=ends.Ends")])
+    assert len(ledger.runs) == 2

@@ -59,7 +59,6 @@ def _small_workers(monkeypatch: pytest.MonkeyPatch) -> None:
         return subprocess.Popen(command, env={**os.environ, **environment}, start_new_session=True)
 
     monkeypatch.setattr(worker_process, "start_worker", start)
-    monkeypatch.setattr("attnlab.jobs.scheduler.find_build_errors", lambda *_: {})
 
 
 def job(

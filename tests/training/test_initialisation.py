@@ -59,8 +59,9 @@ def start(
 ) -> tuple[Seq2Seq, dict[str, Any]]:
     torch.manual_seed(1)
     config = composed(*TINY, *overrides)
-    network = build.build_network(config, source.extend(vocabularies_of(tokenizer)))
-    return network, initialise(network, source)
+    vocabularies = source.extend(vocabularies_of(tokenizer))
+    network = build.build_network(config, vocabularies)
+    return network, initialise(network, vocabularies, source)
 
 
 def test_same_network_is_loaded_completely(composed: Composed, saved: Source) -> None:
@@ -75,8 +76,9 @@ def test_same_network_is_loaded_completely(composed: Composed, saved: Source) ->
 def test_loaded_weights_are_shrunk_and_new_ones_are_not(composed: Composed, saved: Source) -> None:
     full, _ = start(composed, saved)
     torch.manual_seed(1)
-    shrunk = build.build_network(composed(*TINY), saved.extend(vocabularies_of(NEW)))
-    initialise(shrunk, saved, shrink=0.3)
+    vocabularies = saved.extend(vocabularies_of(NEW))
+    shrunk = build.build_network(composed(*TINY), vocabularies)
+    initialise(shrunk, vocabularies, saved, shrink=0.3)
     old = len(saved.weights["source_embedding.table.weight"])
     for name, value in shrunk.named_parameters():
         expected = full.state_dict()[name]
@@ -111,6 +113,21 @@ def test_new_words_are_appended_to_the_vocabulary(
     assert record["left_out"] == 0
     assert "source vocabulary: 7 entries, 3 new" in caplog.text
     assert "new: source_embedding.table.weight, target_embedding.table.weight" in caplog.text
+
+
+def test_known_rows_of_every_readout_are_loaded(composed: Composed, saved: Source) -> None:
+    marginal = composed(*TINY, "decoder=exact_hard", "readout=marginal")
+    torch.manual_seed(2)
+    weights = dict(build.build_network(marginal, vocabularies_of(OLD)).state_dict())
+    network, record = start(
+        composed, replace(saved, weights=weights), "decoder=exact_hard", "readout=marginal"
+    )
+    assert record["left_out"] == 0
+    tables = ("readout.state.weight", "readout.memory.weight", "readout.memory.bias")
+    for name in tables:
+        table = network.state_dict()[name]
+        assert len(table) == OLD_SIZE + 3
+        assert torch.equal(table[:OLD_SIZE], weights[name])
 
 
 def test_another_mechanism_keeps_the_parts_that_fit(composed: Composed, saved: Source) -> None:

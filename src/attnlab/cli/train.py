@@ -19,6 +19,7 @@ from attnlab.config.options import user_folders
 from attnlab.errors import INTERRUPTED, UsageError, UserError
 from attnlab.jobs.grid import split_zip
 from attnlab.jobs.train_task import TrainTask
+from attnlab.jobs.worker_process import import_from_current_folder
 
 PREPARE = "--prepare"
 """Option that creates the run directory and prints it, without training."""
@@ -63,6 +64,7 @@ def _compose_and_train(arguments: list[str], task: TrainTask) -> None:
     # Hydra's parser needs the options before the overrides
     sys.argv[1:] = [word for word in arguments if word not in options.overrides]
     sys.argv += accept(plain)
+    import_from_current_folder()  # callbacks of Hydra
     hydra_versions.main(task)
 
 

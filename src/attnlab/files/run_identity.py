@@ -4,6 +4,7 @@ A hash stays the same from one version of attnlab to the next if the results do:
 
 - Settings of `NO_EFFECT` are left out. They change what is written, and how fast, but no weight and no score.
 - A key `_partial_` is left out where options gained it: see `PARTIAL`.
+- `trainer.accelerator` counts as `auto`, which is a different accelerator on each machine.
 - A setting that is null, or that has its value in `NEUTRAL`, is left out: the run equals a run of a version
   without this setting. A new setting changes no hash if its default is null, or is recorded in `NEUTRAL`. A
   recorded value stays, even if the default changes.
@@ -88,6 +89,8 @@ def identity(settings: Mapping[Any, Any]) -> dict[str, Any]:
     for term in LOSS_TERMS:
         flat[f"loss.{term}"] = flat.pop(f"loss.terms.{term}.weight", 0.0)
         flat.pop(f"loss.terms.{term}._target_", None)
+    if "trainer.accelerator" in flat:
+        flat["trainer.accelerator"] = "auto"  # not left out: the hashes of earlier versions cover it
     excluded = NO_EFFECT if flat.get("batching.shards") is None else (*NO_EFFECT, *DEVICE_COUNTS)
     sections = tuple(f"{name}." for name in excluded)
     return {

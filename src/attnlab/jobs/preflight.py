@@ -1,7 +1,8 @@
-"""Checks before a sweep that its runs can be built: `python -m attnlab.jobs.preflight RUN_DIR...`.
+"""Checks before a sweep that its runs can be built: `python -m attnlab.jobs.preflight FOLDER`.
 
-Prints a JSON object: run directory → error, for every run that cannot be built. No data is read and
-nothing is trained: the network is built on torch's meta device, for a vocabulary of a few tokens.
+Reads a list of configurations from FOLDER/configs.json and writes the error of each, or null, to
+FOLDER/errors.json. No data is read and nothing is trained: the network is built on torch's meta device, for a
+vocabulary of a few tokens.
 """
 
 import inspect
@@ -21,7 +22,6 @@ from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
-from attnlab.files.run_directory import Run
 from attnlab.jobs.worker_process import end_with_parent, import_from_current_folder
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training.build import build_network
@@ -36,11 +36,12 @@ class _AnyToken(Tokenizer):
         return super().id_of(piece) or UNK
 
 
-def main(directories: list[str]) -> None:
-    """Print the errors of the runs that cannot be built."""
+def main(folder: Path) -> None:
+    """Write the errors of the configurations in a folder."""
     import_from_current_folder()
-    errors = {directory: find_error(Run(Path(directory)).read_config()) for directory in directories}
-    print(json.dumps({directory: error for directory, error in errors.items() if error is not None}))
+    configs = json.loads((folder / "configs.json").read_text())
+    errors = [find_error(OmegaConf.create(config)) for config in configs]
+    (folder / "errors.json").write_text(json.dumps(errors))
 
 
 def find_error(config: DictConfig) -> str | None:
@@ -85,4 +86,4 @@ def _check_arguments(node: dict[str, Any], own: Types) -> None:
 
 if __name__ == "__main__":
     with end_with_parent():
-        main(sys.argv[1:])
+        main(Path(sys.argv[1]))

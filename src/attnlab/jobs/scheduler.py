@@ -1,8 +1,5 @@
 """Training the runs of a sweep, on this machine or on a cluster. Imports no torch."""
 
-import json
-import subprocess
-import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -18,10 +15,7 @@ from attnlab.files.terminal import print_line
 from attnlab.jobs.interruption import handle_signals
 from attnlab.jobs.progress import JobFiles, SweepProgress
 from attnlab.jobs.status import read_status, state
-from attnlab.jobs.worker_process import IN_USE, kill, start_supervised, worker_environment
-
-CHECK_INTERVAL = 0.1
-"""Seconds between two checks whether the process that checks the runs has ended."""
+from attnlab.jobs.worker_process import IN_USE
 
 
 class Scheduler(ABC):
@@ -35,6 +29,7 @@ class Scheduler(ABC):
         failed: number of failed jobs.
         pending: runs whose jobs have not ended.
         files: files of every run that show its progress.
+        on_start, on_end: called with a run when its job starts, and when it has ended.
     """
 
     POLL_INTERVAL: ClassVar[float] = 1.0
@@ -48,6 +43,9 @@ class Scheduler(ABC):
         self.failed = 0
         self.pending: list[Run] = []
         self.files: dict[Run, JobFiles] = {}
+        self.on_start: Callable[[Run], None] = lambda run: None
+        self.on_end: Callable[[Run], None] = lambda run: None
+        self._started: set[Run] = set()
 
     @abstractmethod
     def submit(self, runs: Sequence[Run]) -> None:
@@ -86,11 +84,7 @@ class Scheduler(ABC):
         self.files = {run: JobFiles(run, run.read_config()) for run in self.pending}
         self.progress = SweepProgress(console, len(self.pending))
         with handle_signals(self._count_signal), self.progress.bars:
-            errors = find_build_errors(self.pending, lambda: self.stopping)
-            for run in self.pending.copy():
-                if str(run.directory) in errors:
-                    self._end(run, errors[str(run.directory)])
-            if self.pending and not self.stopping:
+            if self.pending:
                 self.submit([*self.pending])
                 self._wait()
         if self.signals:
@@ -106,6 +100,8 @@ class Scheduler(ABC):
             for run, code in self.collect().items():
                 self._end(run, code)
             running = self.running()
+            for run in running:
+                self._start(run)
             self.progress.update(
                 [self.files[run] for run in running],
                 ended=len(self.files) - len(self.pending),
@@ -113,6 +109,11 @@ class Scheduler(ABC):
                 failed=self.failed,
             )
             time.sleep(self.POLL_INTERVAL)
+
+    def _start(self, run: Run) -> None:
+        if run not in self._started:
+            self._started.add(run)
+            self.on_start(run)
 
     def _end(self, run: Run, code: int | str) -> None:
         self.pending.remove(run)
@@ -132,6 +133,8 @@ class Scheduler(ABC):
         elif (status := read_status(run)).state != "waiting":
             self.progress.print(status.describe())
             self.failed += status.state == "failed"
+            self._start(run)  # it may have started and ended between two checks
+            self.on_end(run)
 
     def _count_signal(self, *_: Any) -> None:
         self.signals += 1
@@ -148,23 +151,3 @@ def unfinished(runs: Sequence[Run], console: Console) -> list[Run]:
         if run not in open_runs and run.missing_outputs():
             print_line(read_status(run).describe(), console=console)
     return open_runs
-
-
-def find_build_errors(runs: Sequence[Run], stopped: Callable[[], bool]) -> dict[str, str]:
-    """Return the errors of runs that cannot be built, by run directory; see `attnlab.jobs.preflight`.
-
-    A single run is not checked, since it would fail just as fast; nor are runs that have trained before.
-    """
-    fresh = [str(run.directory) for run in runs if not run.last.is_file()]
-    if len(fresh) < 2:
-        return {}
-    command = [sys.executable, "-m", "attnlab.jobs.preflight", *fresh]
-    with start_supervised(command, worker_environment(), stdout=subprocess.PIPE) as check:
-        output = None
-        # A check that a part of the user's ended leaves the pipe open
-        while output is None and not stopped() and check.poll() in (None, 0):
-            with suppress(subprocess.TimeoutExpired):
-                output, _ = check.communicate(timeout=CHECK_INTERVAL)
-        kill(check)
-    errors: dict[str, str] = json.loads(output) if output and check.returncode == 0 else {}
-    return errors

@@ -100,10 +100,16 @@ class TrainTask:
         """Return the resolved configuration of a job of a sweep, composed once for sweeper and launcher."""
         key = tuple(overrides)
         if key not in self._composed:
-            composed = loader.load_sweep_config(sweep, accept([*overrides]))
-            self._name_options(composed, overrides)
-            self._composed[key] = resolve(composed)
+            self._composed[key] = resolve(self.compose_with_hydra(loader, sweep, overrides))
         return self._composed[key]
+
+    def compose_with_hydra(
+        self, loader: ConfigLoader, sweep: DictConfig, overrides: Sequence[str]
+    ) -> DictConfig:
+        """Return the configuration of a job with its `hydra` node, which Hydra's callbacks get."""
+        composed: DictConfig = loader.load_sweep_config(sweep, accept([*overrides]))
+        self._name_options(composed, overrides)
+        return composed
 
     def _name_options(self, config: DictConfig, overrides: Sequence[str]) -> None:
         """Append the options of swept groups to the default variant, the option of attention."""

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from omegaconf import DictConfig
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnlab.config.options import suggest
 from attnlab.data.tokenization.tokenizer import SPECIAL_TOKENS, Tokenizer
@@ -22,8 +22,6 @@ from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.data.word_vectors import read_word_vectors
 from attnlab.errors import UserError
 from attnlab.files.run_directory import Run, locate_run
-from attnlab.nn.embedding import TokenEmbedding
-from attnlab.nn.readout import Readout
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training import checkpoints
 from attnlab.training.models import RESTORE_ERRORS, network_weights
@@ -130,14 +128,18 @@ def _with_dropout(vocabularies: Vocabularies, trained: Vocabularies) -> Vocabula
 
 
 @torch.no_grad()
-def initialise(network: Seq2Seq, source: Source, shrink: float = 1.0) -> dict[str, Any]:
+def initialise(
+    network: Seq2Seq, vocabularies: Vocabularies, source: Source, shrink: float = 1.0
+) -> dict[str, Any]:
     """Load the weights of a checkpoint into the parts of a network that they fit, and log a table of them.
 
     A parameter is loaded if its name and its shape are equal. In a table with one row per entry of a
-    vocabulary, the rows of the checkpoint's entries are loaded.
+    vocabulary, the rows of the checkpoint's entries are loaded: the length of such a table is the size of the
+    vocabulary, in the checkpoint and in the network.
 
     Args:
         network: gets the weights.
+        vocabularies: those of the network, which extend those of the checkpoint.
         source: the checkpoint.
         shrink: factor of the loaded weights. Smaller weights give saturated units their gradient back (Ash &
             Adams 2020, arXiv 1910.08475).
@@ -146,12 +148,13 @@ def initialise(network: Seq2Seq, source: Source, shrink: float = 1.0) -> dict[st
         Path and SHA-256 of the checkpoint, and the numbers of loaded, new and left out parameters.
     """
     counts: Counts = {"loaded": {}, "new": {}, "left out": {}}
-    tables = set(_vocabulary_tables(network))
+    sizes = {(old.size, new.size) for old, new in zip(source.vocabularies, vocabularies, strict=True)}
     weights = dict(source.weights)
     for name, parameter in network.named_parameters():
         value = weights.pop(name, None)
         if value is not None:
-            part = parameter[: len(value)] if name in tables else parameter
+            is_table = value.ndim > 0 and parameter.ndim > 0 and (len(value), len(parameter)) in sizes
+            part = parameter[: len(value)] if is_table else parameter
             fits = part.shape == value.shape
             if fits:
                 part.copy_(shrink * value)
@@ -223,12 +226,3 @@ def freeze(network: Seq2Seq, parts: Sequence[str]) -> None:
 def part_of(name: str) -> str:
     """Return the part of the network that a parameter belongs to."""
     return next((part for part in PARTS if name.startswith(f"{part}.")), "other")
-
-
-def _vocabulary_tables(network: nn.Module) -> Iterator[str]:
-    """Yield the names of the parameters that have one row per entry of a vocabulary."""
-    for name, module in network.named_modules():
-        if isinstance(module, TokenEmbedding):
-            yield f"{name}.table.weight"
-        elif isinstance(module, Readout):
-            yield from (f"{name}.output.weight", f"{name}.output.bias")

@@ -68,7 +68,9 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     for part in check_parts(config, network):
         log.info("%s keeps its contract", part)
     word_vectors = load_word_vectors(config, network, vocabularies)
-    initial = {} if source is None else {"init": initialise(network, source, init.get("shrink", 1.0))}
+    initial = {}
+    if source is not None:
+        initial = {"init": initialise(network, vocabularies, source, init.get("shrink", 1.0))}
     freeze(network, init.get("freeze", []))
     check_positions(network, data)
     choices = choose_for_machine(config, network, run)

@@ -10,7 +10,7 @@ from typing import Any
 from hydra.core.utils import JobReturn, JobStatus, setup_globals
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig
+from omegaconf import DictConfig, open_dict, read_write
 
 
 class RunLauncher(Launcher):
@@ -22,7 +22,7 @@ class RunLauncher(Launcher):
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Store what `launch` needs; called by Hydra."""
-        self.loader = hydra_context.config_loader
+        self.loader, self.callbacks = hydra_context.config_loader, hydra_context.callbacks
         self.task: Any = task_function  # attnlab.jobs.train_task.TrainTask
         self.config = config
 
@@ -30,12 +30,50 @@ class RunLauncher(Launcher):
         """Train a batch of jobs; returns for each its monitored metric, None if it failed."""
         setup_globals()
         configs = [self.task.compose_job(self.loader, self.config, job) for job in job_overrides]
-        scores = self.task.train_batch(configs, self.scheduler(configs))
+        scheduler = self.scheduler(configs)
+        if self.callbacks.callbacks:
+            self.call_back(scheduler, job_overrides, initial_job_idx)
+        scores = self.task.train_batch(configs, scheduler)
         returns = []
         for job, config, score in zip(job_overrides, configs, scores, strict=True):
             returns.append(JobReturn(overrides=job, cfg=config, hydra_cfg=self.config))
             returns[-1].status, returns[-1].return_value = JobStatus.COMPLETED, score
         return returns
+
+    def call_back(self, scheduler: Any, jobs: Sequence[Sequence[str]], first: int) -> None:
+        """Let a scheduler call Hydra's callbacks when the worker of a job starts, and when it has ended.
+
+        `hydra.runtime.output_dir` is the run directory. As in Hydra, an interrupted job has no `on_job_end`.
+        """
+        from attnlab.errors import UserError
+        from attnlab.files.run_directory import Run, run_of
+        from attnlab.jobs.status import read_status
+
+        configs: dict[Run, DictConfig] = {}
+        results: dict[Run, JobReturn] = {}
+        for number, job in enumerate(jobs, first):
+            hydra_cfg = self.task.compose_with_hydra(self.loader, self.config, job)
+            cfg = self.task.compose_job(self.loader, self.config, job)
+            run = run_of(cfg)
+            with open_dict(hydra_cfg.hydra), read_write(hydra_cfg.hydra):
+                hydra_cfg.hydra.job.num, hydra_cfg.hydra.job.id = number, str(number)
+                hydra_cfg.hydra.runtime.output_dir = str(run.directory)
+            configs[run] = hydra_cfg
+            results[run] = JobReturn(overrides=job, cfg=cfg, hydra_cfg=hydra_cfg, task_name="train")
+
+        def start(run: Run) -> None:
+            self.callbacks.on_job_start(config=configs[run], task_function=self.task)
+
+        def end(run: Run) -> None:
+            status, result = read_status(run), results[run]
+            result.status, result.return_value = JobStatus.COMPLETED, status.score
+            if status.state != "finished":
+                error = UserError(f"{run.directory.name}: {status.result.get('error')}")
+                result.status, result.return_value = JobStatus.FAILED, error
+            if status.state != "interrupted":
+                self.callbacks.on_job_end(config=configs[run], job_return=result)
+
+        scheduler.on_start, scheduler.on_end = start, end
 
 
 class SlotsLauncher(RunLauncher):
