@@ -116,6 +116,7 @@ SEARCH: dict[str, Any] = {
     "no_repeat_ngram_size": 3,
     "prefix_size": 1,
     "seed": 5,
+    "precision": "bf16",
 }
 
 

@@ -99,6 +99,25 @@ def test_encoded_sources_are_not_encoded_again(network: Seq2Seq, monkeypatch: py
             assert translator(network, batch, PAIRS, encoded=encoded) == expected
 
 
+def test_predictions_without_weights(network: Seq2Seq) -> None:
+    expected = TRANSLATOR(network, batch_of(PAIRS), PAIRS, nbest=2)
+    found = TRANSLATOR(network, batch_of(PAIRS), PAIRS, nbest=2, weights=False)
+    assert found == [[replace(each, weights=None) for each in row] for row in expected]
+
+
+def test_search_in_bfloat16(network: Seq2Seq) -> None:
+    batch, dtypes = batch_of(PAIRS), []
+    handle = network.readout.output.register_forward_hook(
+        lambda _, inputs, output: dtypes.append(output.dtype)
+    )
+    results = replace(TRANSLATOR, precision="bf16")(network, batch, PAIRS)
+    handle.remove()
+    assert set(dtypes) == {torch.bfloat16}
+    for row, (best,) in zip(TRANSLATOR(network, batch, PAIRS), results, strict=True):
+        assert best.score == pytest.approx(row[0].score, abs=0.02)
+        assert best.score != row[0].score
+
+
 def test_rerankers_see_all_hypotheses_and_are_applied_in_order(network: Seq2Seq) -> None:
     batch = batch_of(PAIRS)
     predictions = TRANSLATOR(network, batch, PAIRS, nbest=3)

@@ -111,7 +111,7 @@ def test_weight_is_prepacked_at_its_second_use_and_after_changes() -> None:
         for prepacked in (False, True, True):
             expected = F.linear(x, matrix, offset)
             torch.testing.assert_close(products.linear(x, matrix, offset), expected, rtol=1e-5, atol=1e-5)
-            _, product = list(products.uses.values())[-1]
+            _, product, _ = list(products.uses.values())[-1]
             assert (product is not None) == prepacked
 
     for matrix, offset in [(weight, None), (weight, bias), (weight[:3], None), (weight, bias + 1)]:
@@ -125,8 +125,16 @@ def test_weight_is_prepacked_at_its_second_use_and_after_changes() -> None:
         weight += 1
         for _ in range(3):
             torch.testing.assert_close(products.linear(x, weight), F.linear(x, weight))
-    products.clear()
+    matrices = len([1 for _, product, _ in products.uses.values() if product is not None])
+    products.begin()  # a search with the same weights: those that changed are dropped
+    assert 0 < len(products.uses) < matrices
+    torch.testing.assert_close(products.linear(x, weight), F.linear(x, weight), rtol=1e-5, atol=1e-5)
+    weight.data.mul_(2)  # not counted by PyTorch
+    products.begin()
     assert_equal(weight, None)
+    with torch.enable_grad():
+        products.begin()
+    assert not products.uses
 
 
 @torch.no_grad()
@@ -161,7 +169,7 @@ def test_which_weights_are_stored(rows: int, elements: int, stored: int) -> None
     products, weight = Products(), torch.zeros(elements // 256, 256)
     for _ in range(2):
         products.linear(torch.zeros(rows, 256), weight)
-    assert len([1 for _, product in products.uses.values() if product is not None]) == stored
+    assert len([1 for _, product, _ in products.uses.values() if product is not None]) == stored
 
 
 @pytest.mark.usefixtures("default_limits")

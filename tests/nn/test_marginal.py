@@ -97,7 +97,7 @@ def enumerate_alignments(network: MarginalSeq2Seq, batch: Batch) -> tuple[Tensor
     """Return p(y | x) and p(a | y, x) [T, S] of a single sentence, summed over all S^T alignments."""
     encoded, first = network.encode(batch)
     memory, attention = encoded.memory, network.decoder.attention
-    states = network.decoder.states(network.target_embedding(batch.inputs), first)  # [1, T, H]
+    states = network.decoder.states(network.target_embedding(batch.inputs), first.decoder)  # [1, T, H]
     S, labels = batch.source.size(1), batch.labels[0].tolist()
     readout = network.readout
     logits = readout.state(states)[0][:, None] + readout.memory(memory.states)[0]  # [T, S, V]
@@ -116,6 +116,16 @@ def enumerate_alignments(network: MarginalSeq2Seq, batch: Batch) -> tuple[Tensor
         for i, j in enumerate(alignment):
             posterior[i, j] += p
     return total, posterior / total
+
+
+@pytest.mark.parametrize("name", ["0th", "1st"])
+def test_search_equals_plain(name: str) -> None:
+    network, batch = make_network(name), batch_of([4, 2, 3, 4, 1], [1] * 5)
+    fast = beam(network, batch, size=3, max_length=6)
+    make_plain(network)
+    plain = beam(network, batch, size=3, max_length=6)
+    assert fast.tokens == plain.tokens
+    torch.testing.assert_close(fast.scores, plain.scores, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["0th", "1st", "1st monotonic"])

@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 BATCH = 64
 """Number of pairs that are scored together, unless they are long."""
 
-HYPOTHESES = 256
-"""Number of hypotheses that are decoded together, unless they are long: sentences times the beam size."""
+HYPOTHESES, MAX_HYPOTHESES, MAX_LOGITS = 256, 2048, 2**21
+"""Smallest and largest number of hypotheses decoded together, and their logits at most if more than 256."""
 
 MAX_PADDED_TOKENS = 2**17
 """Largest product of sentences, padded length and beam size of a batch; a single sentence may exceed it."""
@@ -176,7 +176,7 @@ class Model:
             prefixes: for each sentence, the text that its translation starts with; a string for one sentence.
             nbest: number of hypotheses per sentence, at most the beam size.
             batch_size: maximum number of sentences decoded together, which are of similar length; None for
-                256 divided by the beam size.
+                256 hypotheses, or up to 2,048 with a small vocabulary.
             progress: show a progress bar if it takes more than two seconds.
             search: settings of the group `search` that replace those of the run, such as `beam_size=5`.
 
@@ -261,6 +261,14 @@ class Model:
         return batching.source_eos, batching.max_source_length or inf
 
     @cached_property
+    def hypotheses(self) -> int:
+        """Number of hypotheses decoded together, unless they are long: sentences times the beam size.
+
+        With a small vocabulary, most operators of a step take hardly longer than it takes to start them.
+        """
+        return max(HYPOTHESES, min(MAX_LOGITS // self.vocabularies.target.size, MAX_HYPOTHESES))
+
+    @cached_property
     def max_lengths(self) -> tuple[float, float]:
         """Largest S and T of the network: the learned positions of encoder and decoder; else infinity."""
         return max_positions(self.network, "encoder"), max_positions(self.network, "decoder")
@@ -290,6 +298,7 @@ class Model:
         *,
         indices: Sequence[int] | None = None,
         batch_size: int | None = None,
+        weights: bool = True,
         progress: bool = False,
     ) -> list[list[Prediction]]:
         """Decode pairs of `read`.
@@ -298,7 +307,9 @@ class Model:
             pairs: N sources, with the prefixes of their outputs as targets.
             nbest: number of hypotheses per pair, at most the beam size.
             indices: `Prediction.index` of each pair, which also seeds its samples; its position by default.
-            batch_size: maximum number of pairs in a batch; None for 256 divided by the beam size.
+            batch_size: maximum number of pairs in a batch; None for 256 hypotheses, or up to 2,048 with a
+                small vocabulary.
+            weights: whether `Prediction.weights` are used. If not, they are None.
             progress: show a progress bar if it takes more than two seconds.
 
         Returns:
@@ -307,10 +318,12 @@ class Model:
         results: list[list[Prediction]] = [[] for _ in pairs]
         numbers = torch.arange(len(pairs)) if indices is None else torch.tensor(indices)
         beam_size = translator.beam_size
-        batch_size = batch_size or max(1, HYPOTHESES // beam_size)
+        batch_size = batch_size or max(1, self.hypotheses // beam_size)
         for rows, batch in self._batches(pairs, batch_size, progress, beam_size=beam_size):
             numbered = batch._replace(indices=numbers[rows])
-            outputs = translator(self.network, numbered, [pairs[row] for row in rows], nbest=nbest)
+            outputs = translator(
+                self.network, numbered, [pairs[row] for row in rows], nbest=nbest, weights=weights
+            )
             for row, predictions in zip(rows, outputs, strict=True):
                 results[row] = [  # weights are views of an array of the whole batch
                     replace(each, weights=None if each.weights is None else each.weights.copy())

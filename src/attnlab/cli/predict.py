@@ -64,8 +64,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     """Run the command; returns 1 if a line could not be translated, else 0."""
+    from tqdm import tqdm
+
     from attnlab.api import evaluation_data
-    from attnlab.api.model import HYPOTHESES
+    from attnlab.api.model import PROGRESS_DELAY
     from attnlab.cli import attention_output
     from attnlab.fast import machine
 
@@ -90,7 +92,9 @@ def main(options: argparse.Namespace) -> int:
 
     def compute(pairs: dict[int, Pair]) -> list[list[Prediction]]:
         indices = [number - 1 for number in pairs]
-        return model.decode(list(pairs.values()), translator, options.nbest, indices=indices)
+        return model.decode(
+            list(pairs.values()), translator, options.nbest, indices=indices, weights=attention is not None
+        )
 
     def write(number: int, pair: Pair | None, predictions: list[Prediction] | None) -> None:
         _print(number, predictions or [], nbest=options.nbest)
@@ -99,11 +103,16 @@ def main(options: argparse.Namespace) -> int:
         if pair is not None and predictions:
             warnings.check(number, pair, predictions)
 
-    with attention_output.open_output(attention, model.config) as write_attention:
-        while batch := list(islice(lines, 1 if interactive else HYPOTHESES)):
+    no_bar = interactive or sys.stdout.isatty() or not sys.stderr.isatty()
+    with (
+        attention_output.open_output(attention, model.config) as write_attention,
+        tqdm(unit=" lines", delay=PROGRESS_DELAY, disable=no_bar) as bar,
+    ):
+        while batch := list(islice(lines, 1 if interactive else model.hypotheses)):
             failed += input_lines.process(
                 batch, read, compute, write, strict=options.strict, allow_empty=layout is not None
             )
+            bar.update(len(batch))
             if interactive:
                 warnings.print()
     warnings.print()

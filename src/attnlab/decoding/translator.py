@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import islice
 from math import exp
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -61,6 +61,8 @@ class Translator:
         top_p: sample from the most probable tokens with this total probability; None for all.
         seed: seed of the samples.
         reranking: applied to the hypotheses of each sentence, in this order.
+        precision: "bf16": the steps of the search compute their matrix products in bf16; None for the
+            precision of the caller.
     """
 
     vocabularies: Vocabularies
@@ -77,6 +79,7 @@ class Translator:
     top_p: PositiveFraction | None = None
     seed: Seed = 0
     reranking: Sequence[Reranker] = ()
+    precision: Literal["bf16"] | None = None
 
     def __post_init__(self) -> None:
         if self.min_length > self.max_length:
@@ -90,6 +93,7 @@ class Translator:
                 "A grammar needs greedy or beam search: set search.temperature=null, or grammar=none"
             )
 
+    @torch.no_grad()
     def __call__(
         self,
         model: TranslationModel,
@@ -98,6 +102,7 @@ class Translator:
         *,
         encoded: tuple[Any, Any] | None = None,
         nbest: int = 1,
+        weights: bool = True,
     ) -> list[list[Prediction]]:
         """Decode a batch.
 
@@ -108,27 +113,34 @@ class Translator:
             pairs: the B sentences as text, in the same order.
             encoded: result of `model.encode(batch)`, if it was computed before.
             nbest: number of hypotheses to return for each sentence, at most `beam_size`.
+            weights: whether `Prediction.weights` are used. If not, they are None.
 
         Returns:
             For each sentence at most `nbest` predictions, best first. `Prediction.weights` are views of an
             array of the whole batch: copy those that are kept.
         """
-        hypotheses = self.search(model, batch, pairs, encoded)
-        if model.latent_alignment:
+        candidates = self.beam_size if self.reranking else nbest
+        encoded = model.encode(batch) if encoded is None else encoded
+        found = self.search(model, batch, pairs, encoded)
+        hypotheses = Hypotheses(*([row[:candidates] for row in part] for part in found))  # type: ignore[arg-type]
+        if model.latent_alignment and (weights or self.reranking):
             hypotheses = with_posterior_weights(model, batch, hypotheses, encoded)
         batch = batch.to("cpu")  # at once: each prediction would wait for several small transfers
-        candidates = self.beam_size if self.reranking else nbest
         results = []
         for row, pair in enumerate(pairs):
             hypotheses_of_row = zip(*(part[row] for part in hypotheses), strict=True)
             predictions = [
-                self.describe(batch, row, pair, tokens, score, weights, log_p)
-                for tokens, score, weights, log_p in islice(hypotheses_of_row, candidates)
+                self.describe(batch, row, pair, tokens, score, rows, log_p)
+                for tokens, score, rows, log_p in hypotheses_of_row
             ]
             for rerank in self.reranking:
                 predictions = rerank(predictions)
-            ranked = enumerate(predictions[:nbest], start=1)
-            results.append([replace(prediction, rank=rank) for rank, prediction in ranked])
+            results.append(
+                [
+                    replace(prediction, rank=rank, weights=prediction.weights if weights else None)
+                    for rank, prediction in enumerate(predictions[:nbest], start=1)
+                ]
+            )
         return results
 
     def search(
@@ -145,18 +157,14 @@ class Translator:
             "constraints": self._constraints(batch, pairs),
             "encoded": encoded,
         }
-        if self.temperature is not None:
+        settings["size"] = self.beam_size
+        with torch.autocast(batch.source.device.type, torch.bfloat16) if self.precision else nullcontext():
+            if self.temperature is None:
+                return beam(model, batch, early_stopping=self.early_stopping, **settings)
             sampler = Sampler(
                 temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, seed=self.seed
             )
-            return sample(model, batch, sampler, size=self.beam_size, **settings)
-        return beam(
-            model,
-            batch,
-            size=self.beam_size,
-            early_stopping=self.early_stopping,
-            **settings,
-        )
+            return sample(model, batch, sampler, **settings)
 
     def _constraints(self, batch: Batch, pairs: Sequence[Pair]) -> Constraints:
         prefix = batch.labels.where(batch.target_text, PAD)[:, : self.prefix_size]  # [B, P]

@@ -8,7 +8,7 @@ from attnlab.fast.attend import Concat, Energy
 from attnlab.fast.layer import Cells, CellStack
 from attnlab.fast.linear import Linear, Products, has_large_weights
 from attnlab.fast.machine import trains_by_onednn
-from attnlab.fast.parts import MarginalSeq2Seq, RecurrentEncoder, Seq2Seq
+from attnlab.fast.parts import Marginal, MarginalSeq2Seq, RecurrentEncoder, Seq2Seq
 from attnlab.fast.support import is_constant, unsupported
 from attnlab.nn import cells, encoders, marginal, seq2seq
 from attnlab.nn.attention import additive
@@ -21,6 +21,7 @@ FAST: dict[type[nn.Module], type[nn.Module]] = {
     cells.CellStack: CellStack,
     encoders.RecurrentEncoder: RecurrentEncoder,
     seq2seq.Seq2Seq: Seq2Seq,
+    marginal.Marginal: Marginal,
     marginal.MarginalSeq2Seq: MarginalSeq2Seq,
 }
 """Fast class of each plain class. Subclasses of plain classes are not replaced."""

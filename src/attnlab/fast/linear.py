@@ -1,8 +1,8 @@
 """Linear layers on the faster CPU backend.
 
-In fp32 on a CPU, PyTorch multiplies with MKL. oneDNN is faster in a search, which multiplies by stored
-weights, and on some CPUs in training: see `attnlab.fast.machine`. MKL is as fast or faster for small weights
-everywhere. In bf16 and fp64, under autocast, and on a GPU, `torch.nn.functional.linear` is used.
+In fp32 on a CPU, PyTorch multiplies with MKL. oneDNN is faster on most CPUs in a search, which multiplies by
+stored weights, and on some in training: see `attnlab.fast.machine`. MKL is as fast or faster for small
+weights everywhere. In bf16 and fp64, under autocast, and on a GPU, `torch.nn.functional.linear` is used.
 
 oneDNN compiles a product for every number of rows, and keeps half a megabyte of code for each until the
 process ends, even after its cache has dropped the product. MKL compiles nothing. Rows of products by oneDNN,
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from attnlab.fast.graphs import StepGraphs
-from attnlab.fast.machine import trains_by_onednn
+from attnlab.fast.machine import searches_by_onednn, trains_by_onednn
 from attnlab.types import map_tensors
 
 MIN_WEIGHT = 2**18
@@ -54,6 +54,7 @@ MIN_WEIGHT_OF_FEW_ROWS = 2**19
 MAX_DISTINCT = 0.9
 """With a larger share of distinct rows, finding and copying them takes longer than is saved."""
 
+Result = TypeVar("Result")
 Product = Callable[[Tensor], Tensor]
 """The map x [..., K] → x Wᵀ + b [..., N] for a fixed weight and bias."""
 
@@ -62,12 +63,13 @@ class Products:
     """Products with the weights of one network.
 
     Without gradients, a weight is stored in the layout of its products at its second use, and the stored one
-    is used from then on, until `clear`: a search multiplies by the same weights at every step. A weight that
-    changes is stored again. Equal rows of a state are multiplied once: see `share_rows`.
+    is used from then on, in later searches too: a search multiplies by the same weights at every step. Equal
+    rows of a state are multiplied once: see `share_rows`.
     """
 
     def __init__(self) -> None:
-        self.uses: dict[Any, tuple[Tensor, Product | None]] = {}
+        self.uses: dict[Any, tuple[Tensor, Product | None, float]] = {}  # with the sum of the weight
+        self.results: dict[str, tuple[Tensor, Any]] = {}  # of `once`
         self.state: dict[int, tuple[Tensor, int]] = {}  # tensors whose rows are shared, with their versions
         self.numbers: Tensor | None = None  # [B Q]
         self.distinct: tuple[Tensor, Tensor] | None = None
@@ -79,10 +81,27 @@ class Products:
     def __reduce__(self) -> tuple[type[Products], tuple[()]]:
         return Products, ()
 
-    def clear(self) -> None:
-        """Forget all stored weights and shared rows."""
-        self.uses.clear()
+    def begin(self) -> None:
+        """Forget everything before a training step; before a search, all but the unchanged weights.
+
+        PyTorch does not count changes of `weight.data`, so that sums are compared.
+        """
         self.state.clear()
+        self.results.clear()
+        searches = not torch.is_grad_enabled()
+        self.uses = {
+            key: (weight, product, total)
+            for key, (weight, product, total) in self.uses.items()
+            if searches and product is not None and float(weight.sum()) == total
+        }
+
+    def once(self, name: str, source: Tensor, compute: Callable[[], Result]) -> Result:
+        """Return the result of a computation; within a search, the last one with this name and source."""
+        last = self.results.get(name)
+        if last is None or last[0] is not source:
+            last = self.results[name] = source, compute()
+        result: Result = last[1]
+        return result
 
     def share_rows(self, state: Any, numbers: Tensor) -> None:
         """Multiply equal rows of a state once, until the next call or a change of the state in place.
@@ -123,14 +142,14 @@ class Products:
         key = weight.data_ptr(), weight.shape, weight.stride(), weight._version, bias_key, dtype
         entry = self.uses.get(key)
         if entry is None:
-            self.uses[key] = weight, None
+            self.uses[key] = weight, None, 0.0
             return _linear(x, weight, bias)
         product = entry[1]
         if product is None:
             if x.numel() < MIN_ROWS_TO_PREPACK * x.size(-1) and dtype == weight.dtype:
                 return F.linear(x, weight, bias)
             product = prepack(weight.contiguous(), bias, dtype, repeated=True)
-            self.uses[key] = weight, product
+            self.uses[key] = weight, product, float(weight.sum())
         return product(x.to(dtype))
 
     def _distinct_rows(self, x: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -305,7 +324,7 @@ def _onednn(weight: Tensor, *, repeated: bool = False) -> bool:
         return False
     if weight.dtype != torch.float32:
         return True
-    return weight.numel() >= MIN_WEIGHT and (repeated or trains_by_onednn())
+    return weight.numel() >= MIN_WEIGHT and (searches_by_onednn() if repeated else trains_by_onednn())
 
 
 @cache

@@ -33,6 +33,9 @@ It is 0.88 to 0.93 on an AMD EPYC with AVX-512, where training with oneDNN is 6 
 the same CPU limited to AVX2, where it is 5 % slower.
 """
 
+ONEDNN_SHARE_OF_SEARCH = 1.1
+"""oneDNN computes the products of a search, by stored weights, if it takes less than this share of MKL."""
+
 BF16_SHARE = 0.75
 """bf16 is used if it takes less than this share of the time of fp32: 0.5 with bf16 units, over 2 without."""
 
@@ -71,6 +74,16 @@ def onednn_share() -> float:
             F.linear(left, right)
 
     return _share(onednn, mkl, rounds=8)
+
+
+@cache
+@torch.no_grad()
+def searches_by_onednn() -> bool:
+    """Return whether oneDNN computes the large products of searches in fp32, by a timing."""
+    x, weight = torch.ones(ROWS, INPUTS), torch.full((OUTPUTS, INPUTS), 0.01)
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight)
+    onednn = partial(torch.ops.mkldnn._linear_pointwise, x, packed, None, "none", [], "")
+    return _share(onednn, partial(F.linear, x, weight), rounds=4) < ONEDNN_SHARE_OF_SEARCH
 
 
 @cache

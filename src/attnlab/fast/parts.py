@@ -1,5 +1,6 @@
 """Fast subclasses of the parts of a network, with the same parameters and the same results to 1e-5."""
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -11,10 +12,15 @@ from attnlab.fast.support import is_constant, unsupported
 from attnlab.fast.unroll import ConstantUnroll, FusedUnroll
 from attnlab.nn import encoders, marginal, seq2seq
 from attnlab.nn.decoders import Unroll
+from attnlab.nn.embedding import TokenEmbedding
 from attnlab.types import Batch, Memory
 
 MIN_SENTENCES = 32
 """Fewer sentences are encoded without gradients by torch's network, which is faster then."""
+
+
+MAX_TABLE = 4
+"""A search computes a table of the inputs of all tokens if these are at most so many times the hypotheses."""
 
 
 class RecurrentEncoder(encoders.RecurrentEncoder):
@@ -33,16 +39,39 @@ class RecurrentEncoder(encoders.RecurrentEncoder):
         return super().forward(embedded, lengths, mask)
 
 
+class Marginal(marginal.Marginal):
+    """Readout of exact hard attention that reads a memory once per search, on a CPU."""
+
+    products: Products
+
+    def of_memory(self, memory: Memory) -> Tensor:
+        if torch.is_grad_enabled() or memory.states.is_cuda:
+            return super().of_memory(memory)
+        return self.products.once("of_memory", memory.states, partial(super().of_memory, memory))
+
+
 class RepeatsSteps(seq2seq.Seq2Seq):
     """Mix-in of networks whose search reuses prepacked weights and, on a GPU, graphs of its step."""
 
     products: Products
 
     def encode_embedded(self, embedded: Tensor, batch: Batch) -> tuple[seq2seq.Encoded, Any]:
-        self.products.clear()
+        self.products.begin()
         if embedded.is_cuda and not torch.is_grad_enabled():
             self.products.graphs.check([*self.parameters(), *self.buffers()])
         return super().encode_embedded(embedded, batch)
+
+    def embed(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        embedding = self.target_embedding
+        is_plain = type(embedding).forward is TokenEmbedding.forward and not self.training
+        size = embedding.table.num_embeddings
+        if tokens.is_cuda or torch.is_grad_enabled() or not is_plain or size > MAX_TABLE * tokens.numel():
+            return super().embed(tokens)
+        vocabulary = torch.arange(size)[None]  # [1, V]
+        table = self.products.once("embed", embedding.table.weight, partial(super().embed, vocabulary))
+        rows = embedding.in_vocabulary(tokens)  # [B, Q]
+        embedded, inputs = (part[0][rows] for part in table)
+        return embedded, inputs
 
     def step(self, tokens: Tensor, state: Any, encoded: seq2seq.Encoded) -> tuple[Tensor, Tensor, Any]:
         if not tokens.is_cuda or torch.is_grad_enabled():

@@ -86,11 +86,16 @@ class Marginal(nn.Module):
                 "attention=additive or attention=markov"
             )
 
+    def of_memory(self, memory: Memory) -> Tensor:
+        """Return b [B, S, V] of a memory, bounded."""
+        with torch.autocast(memory.states.device.type, enabled=False):
+            return _bounded(self.memory(self.dropout(memory.states.float())))
+
     def emissions(self, states: Tensor, memory: Memory) -> Emissions:
         """Return the output distributions of decoder states [B, T, H] at all source positions."""
         with torch.autocast(states.device.type, enabled=False):
             of_state = _bounded(self.state(self.dropout(states.float())))  # [B, T, V]
-            of_memory = _bounded(self.memory(self.dropout(memory.states.float())))  # [B, S, V]
+            of_memory = self.of_memory(memory)  # [B, S, V]
             total = torch.bmm(of_state.exp(), of_memory.exp().transpose(1, 2))  # [B, T, S]
         return Emissions(of_state, of_memory, total)
 
@@ -126,6 +131,14 @@ def _bounded(logits: Tensor) -> Tensor:
     return (logits - logits.amax(dim=-1, keepdim=True)).clamp(min=-RANGE)
 
 
+class LatentState(NamedTuple):
+    """State between two target positions: that of the decoder, and the emissions of its last step."""
+
+    decoder: DecoderState
+    of_state: Tensor  # [B, Q, V], as in `Emissions`
+    total: Tensor  # [B, Q, S]
+
+
 class MarginalSeq2Seq(Seq2Seq):
     """Encoder-decoder network with exact hard attention, see the docstring of this module.
 
@@ -139,29 +152,38 @@ class MarginalSeq2Seq(Seq2Seq):
     decoder: ExactHardDecoder
     readout: Marginal  # type: ignore[assignment]
 
-    def step(self, tokens: Tensor, state: DecoderState, encoded: Encoded) -> tuple[Tensor, Tensor, Any]:
+    def encode_embedded(self, embedded: Tensor, batch: Batch) -> tuple[Encoded, LatentState]:
+        encoded, state = super().encode_embedded(embedded, batch)
+        rows = encoded.memory.states.float()[:, :1]  # [B, 1, D]
+        vocabulary, sources = self.readout.state.out_features, encoded.memory.mask.size(1)
+        nothing = rows.new_zeros(len(rows), 1, vocabulary)  # not read: the first token is SOS
+        return encoded, LatentState(state, nothing, rows.new_ones(len(rows), 1, sources))
+
+    def step(self, tokens: Tensor, state: LatentState, encoded: Encoded) -> tuple[Tensor, Tensor, Any]:
         memory, keys = encoded.memory, encoded.keys
-        earlier = self.readout.emissions(state.layers[-1][0], memory)  # of s_{i-1}
+        earlier = Emissions(state.of_state, self.readout.of_memory(memory), state.total)  # of s_{i-1}
         likelihood = self.readout.log_likelihood(earlier, tokens)  # [B, Q, S]
-        state = state._replace(attention=self.decoder.attention.observe(state.attention, likelihood))
-        inputs = self.decoder.project(self.target_embedding(tokens))  # [B, Q, gates]
-        output, state = self.decoder.step(inputs, state, memory, keys)
-        log_p = self.readout.mix(self.readout.emissions(output.states, memory), output.weights)  # [B, Q, V]
-        return log_p, output.weights, state
+        observed = self.decoder.attention.observe(state.decoder.attention, likelihood)
+        _, inputs = self.embed(tokens)  # [B, Q, gates]
+        before = state.decoder._replace(attention=observed)
+        output, decoder = self.decoder.step(inputs, before, memory, keys)
+        emissions = self.readout.emissions(output.states, memory)
+        log_p = self.readout.mix(emissions, output.weights)  # [B, Q, V]
+        return log_p, output.weights, LatentState(decoder, emissions.of_state, emissions.total)
 
     def decode(
-        self, encoded: Encoded, state: DecoderState, batch: Batch, forced: Tensor | None = None
+        self, encoded: Encoded, state: LatentState, batch: Batch, forced: Tensor | None = None
     ) -> Decoded:
         tokens, memory, keys = batch.inputs, encoded.memory, encoded.keys
         if forced is not None:
             tokens = self._sample(tokens, forced, encoded, state)
-        states = self.decoder.states(self.target_embedding(tokens), state)  # [B, T, H]
+        states = self.decoder.states(self.target_embedding(tokens), state.decoder)  # [B, T, H]
         emissions = self.readout.emissions(states, memory)
         observed = torch.cat([tokens[:, 1:], batch.labels[:, -1:]], dim=1)  # [B, T]
         likelihood = self.readout.log_likelihood(emissions, observed)  # [B, T, S]
-        attention = self.decoder.attention
+        attention, first = self.decoder.attention, state.decoder.attention
         _, weights, _ = attend_positions(
-            attention, states, memory, keys, state.attention, positions=states.size(1), likelihood=likelihood
+            attention, states, memory, keys, first, positions=states.size(1), likelihood=likelihood
         )  # [B, T, S]
         log_p = self.readout.mix(emissions, weights)  # [B, T, V]
         if not self.training:
@@ -169,7 +191,7 @@ class MarginalSeq2Seq(Seq2Seq):
         return Decoded(log_p, weights)
 
     @torch.no_grad()
-    def _sample(self, inputs: Tensor, forced: Tensor, encoded: Encoded, state: DecoderState) -> Tensor:
+    def _sample(self, inputs: Tensor, forced: Tensor, encoded: Encoded, state: LatentState) -> Tensor:
         """Scheduled sampling, as in `Seq2Seq`, one step of the search at a time."""
 
         def predict(tokens: Tensor, i: int) -> Tensor:

@@ -146,9 +146,13 @@ class Seq2Seq(TranslationModel):
         state = self.decoder.begin(self.bridge(memory), memory)
         return Encoded(memory, keys, batch.copy_ids), state
 
+    def embed(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Return embedded tokens of a step [B, Q, E], and the decoder's inputs [B, Q, …]."""
+        embedded = self.target_embedding(tokens)
+        return embedded, self.decoder.project(embedded)
+
     def step(self, tokens: Tensor, state: Any, encoded: Encoded) -> tuple[Tensor, Tensor, Any]:
-        embedded, before = self.target_embedding(tokens), self._top(state)  # [B, Q, E], [B, Q, H]
-        inputs = self.decoder.project(embedded)  # [B, Q, …]
+        (embedded, inputs), before = self.embed(tokens), self._top(state)
         output, state = self.decoder.step(inputs, state, encoded.memory, encoded.keys)
         weights = output.weights  # [B, Q, S]
         decoded = Decoded(self.readout.features(output, embedded, before), weights)
