@@ -16,6 +16,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob
 
 import attnlab
+from attnlab.config.checks import check_settings
 from attnlab.config.compose import compose_run
 from attnlab.config.options import CONF, config_dirs
 from attnlab.data.datasets import scan
@@ -76,7 +77,7 @@ def test_file_of_an_experiment_or_study_starts_with_its_command(path: Path) -> N
     assert any(f"{path.parent.name}={path.stem}" in command for command in commands)
     with config_dirs([*map(str, OWN_CONF)]):
         for command in commands:
-            compose_run(first_job(command))
+            check_settings(compose_run(first_job(command)))
 
 
 @pytest.mark.slow
@@ -84,7 +85,7 @@ def test_file_of_an_experiment_or_study_starts_with_its_command(path: Path) -> N
 def test_commands_of_an_experiment_report_compose(path: Path) -> None:
     with config_dirs([*map(str, OWN_CONF)]):
         for command in training_commands(path.read_text()):
-            compose_run(first_job(command))
+            check_settings(compose_run(first_job(command)))
 
 
 @pytest.mark.slow
@@ -124,7 +125,7 @@ def test_training_commands_of_the_makefile_compose(tmp_path: Path) -> None:
     assert len(training) >= 10
     with config_dirs([*map(str, OWN_CONF)]):
         for command in training:
-            compose_run(first_job([word for word in command if not word.startswith("-")]))
+            check_settings(compose_run(first_job([word for word in command if not word.startswith("-")])))
 
 
 @pytest.mark.slow

@@ -21,8 +21,8 @@ from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
-from attnlab.config.checks import describe, show
-from attnlab.config.sections import SECTIONS, section_at
+from attnlab.config.checks import allowed_settings, describe, show
+from attnlab.config.sections import SECTIONS, section_at, types_of
 
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf"
@@ -57,11 +57,15 @@ def arguments(name: str, target: str | None) -> dict[str, Argument]:
         for parameter in parameters.values():
             if get_origin(parameter.annotation) is Unpack:
                 meanings |= documented(*get_args(parameter.annotation))
-    meanings |= {key: own[1] if isinstance(own, tuple) else "" for key, own in section.own.items()}
-    defaults = {key: each.default for key, each in parameters.items() if key not in section.own}
+    declared = types_of(section.declared)
+    if section.declared is not None:
+        meanings |= dict.fromkeys(declared, "") | documented(section.declared)
+    defaults = {key: each.default for key, each in parameters.items() if key not in declared}
+    named = target is not None and "$" in target  # a reference to another setting
+    known = allowed_settings(name, {} if target is None else {"_target_": target}, imported=not named)
     return {
         key: Argument(kind, defaults.get(key, inspect.Parameter.empty), meanings.get(key, ""))
-        for key, kind in section.signature(target).arguments.items()
+        for key, kind in known.types.items()
     }
 
 

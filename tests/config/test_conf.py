@@ -15,9 +15,10 @@ from lightning import Trainer
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from attnlab.config.checks import allowed_settings, check_settings
 from attnlab.config.compose import apply_overrides, compose_run
 from attnlab.config.options import CONF, suggest
-from attnlab.config.sections import SECTIONS, Section
+from attnlab.config.sections import SECTIONS
 from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UsageError, UserError
@@ -343,6 +344,7 @@ def test_overrides_of_a_finished_run_apply_to_a_copy(composed: Composed) -> None
 
 def test_every_argument_of_a_class_is_accepted_and_others_are_refused() -> None:
     config = compose_run(["trainer.limit_val_batches=3", "optimizer.amsgrad=true", "overfit=5"])
+    check_settings(config)
     assert (config.trainer.limit_val_batches, config.optimizer.amsgrad, config.overfit) == (3, True, 5)
     for override, nearest in (
         ("trainer.limit_val_batch=3", "trainer.limit_val_batches"),
@@ -350,7 +352,7 @@ def test_every_argument_of_a_class_is_accepted_and_others_are_refused() -> None:
         ("callbacks.early_stoping.patience=3", "callbacks.early_stopping"),
     ):
         with pytest.raises(UsageError, match=rf"Unknown setting .*Did you mean '{nearest}'"):
-            compose_run([override])
+            check_settings(compose_run([override]))
 
 
 def options_with_targets() -> list[tuple[str, str, dict[str, Any]]]:
@@ -392,7 +394,7 @@ def test_python_defaults_are_those_of_the_options() -> None:
 
 def test_every_setting_has_a_type() -> None:
     for path, target, node in options_with_targets():
-        known = SECTIONS.get(path, Section()).signature(target).arguments
+        known = allowed_settings(path, {"_target_": target}).types
         settings = {key for key in node if not key.startswith("_") and f"{path}.{key}" not in SECTIONS}
         assert settings - {"defaults"} <= known.keys(), path
         for key in settings - {"defaults"}:

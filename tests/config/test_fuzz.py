@@ -10,7 +10,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from attnlab.config.checks import check_plain, known_settings
+from attnlab.config.checks import check_plain, check_settings, known_settings
 from attnlab.config.compose import compose_run, explain
 from attnlab.config.sections import SECTIONS
 from attnlab.data.tokenization.train import symbols
@@ -69,7 +69,7 @@ def start(options: str, name: str, value: Any) -> str | None:
         node = node[section]
     node[key] = value
     try:
-        check_plain(settings)
+        check_plain(settings, imported=True)
         if name.partition(".")[0] in NETWORK and value not in LARGE:
             config, tokenizer = OmegaConf.create(settings), symbols(["3 4"], count=2)
             if name.startswith("search"):
@@ -85,10 +85,10 @@ def start(options: str, name: str, value: Any) -> str | None:
 @pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS)
 def test_every_value_of_every_setting_is_refused_in_one_line_or_builds(options: str) -> None:
-    names = {*known_settings(plain(options)), *filter(None, SECTIONS)}
+    names = {*known_settings(plain(options), imported=True), *filter(None, SECTIONS)}
     names |= {f"{section}._target_" for section in ("encoder", "data", "readout", "optimizer", "trainer")}
     if options:  # only what the first composition does not have
-        names -= {*known_settings(plain(""))}
+        names -= {*known_settings(plain(""), imported=True)}
     outcomes: Counter[str] = Counter()
     failures: list[str] = []
     for name in sorted(names):
@@ -121,7 +121,7 @@ def test_every_value_of_every_setting_is_refused_in_one_line_or_builds(options: 
 )
 def test_override_of_the_wrong_kind_is_one_line(override: str) -> None:
     with pytest.raises((UserError, HydraException, OmegaConfBaseException)) as refused:
-        compose_run([override])
+        check_settings(compose_run([override]))
     error = refused.value
     line = str(error) if isinstance(error, UserError) else explain(error)
     assert line.strip()
@@ -147,7 +147,7 @@ def test_override_of_the_wrong_kind_is_one_line(override: str) -> None:
 )
 def test_words_of_other_toolkits_are_known(overrides: str, suggestion: str) -> None:
     with pytest.raises((UserError, HydraException)) as refused:
-        compose_run(overrides.split())
+        check_settings(compose_run(overrides.split()))
     error = refused.value
     line = explain(error) if isinstance(error, HydraException) else str(error)
     assert f"Did you mean '{suggestion}'?" in line

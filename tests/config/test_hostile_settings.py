@@ -17,7 +17,7 @@ from attnlab.config.checks import check_settings
 from attnlab.config.compose import check_composed, compose_run, explain
 from attnlab.config.hydra_versions import initialize_conf
 from attnlab.errors import UsageError
-from attnlab.jobs.ledger import Ledger
+from attnlab.jobs.ledger import check_job
 from commands import TINY_REVERSE, attnlab
 
 LONG = "x" * 300
@@ -182,6 +182,8 @@ OPTION_VALUES = (
     (MIXED[3], "data.source_column=-1", WHOLE),
     (MIXED[3], "data.metrics=[wer,serr]", r"no such metric 'serr'\. Did you mean 'ser'\?"),
     (MIXED[2], "data.near_duplicates=0", r"in \(0, 1\] or null"),
+    (MIXED[2], "data.train_size=3", r"Unknown setting 'data\.train_size' for this choice of data"),
+    (MIXED[2], "encoder.sise=3", r"Did you mean 'encoder\.size'\?"),
     (MIXED[2], "data.preparation.slots=2", FLAG),
     (MIXED[3], "tokenizer.max_size=0", WHOLE),
     (MIXED[3], "tokenizer.algorithm=wordpiece", "must be bpe or unigram"),
@@ -215,15 +217,12 @@ SEARCH = "train -m hydra/sweeper=optuna"
 
 COMMANDS = (
     # arguments, expected message
-    ("train embedding.dropout=1.5", r"embedding\.dropout=1\.5: must be a number in"),
     ("train encoder=null", "choose an option of encoder: .*recurrent"),
     ("train attention=", "choose an option of attention: additive"),
     ("train attention=addditive", r"Unknown attention 'addditive'\. Did you mean 'additive'\?"),
     ("train attention=../data/pairs", r"without / and|Parent traversal"),  # Hydra 1.4 refuses it itself
     ("train logger=[wandb,foo]", "Unknown logger 'foo'. Options: "),
     ("train seeed=1", r"Unknown setting 'seeed'\. Did you mean 'seed'\?"),
-    ("train encoder.sise=3", r"Did you mean 'encoder\.size'\?"),
-    ("train data=conala data.train_size=3", r"Unknown setting 'data\.train_size' for this choice of data"),
     ("train attention_override=uniform", "attnlab evaluate RUN attention_override=uniform"),
     ("train explain=all", "explain is a setting of attnlab evaluate"),
     ("train +widht=1", r"\+widht=1: no part of attnlab has a setting 'widht'"),
@@ -293,7 +292,8 @@ def refusal(options: str, override: str) -> str:
 
     def submit() -> None:
         check_composed(config)
-        Ledger().prepare(config)
+        check_job(config)
+        check_settings(config)
 
     with pytest.raises(UsageError) as refused:
         submit()
@@ -336,6 +336,7 @@ def test_command_ends_with_one_line_and_leaves_nothing(
 
 CONSTRUCTED = (
     # arguments, expected message
+    ("embedding.dropout=1.5", r"embedding\.dropout=1\.5: must be a number in"),
     ("attention=dot decoder.size=9", "query of size 9 with a memory of size 32"),
     ("trainer.gradient_clip_algorithm=l1", "lightning.Trainer: "),
     ("+scheduler.schedule.often=3", "Unknown setting 'scheduler.schedule.often'"),

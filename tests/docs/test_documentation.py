@@ -19,6 +19,7 @@ import pytest
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from attnlab.config.checks import check_settings
 from attnlab.config.compose import compose_run
 from attnlab.jobs.grid import split_zip
 from attnlab.metrics.registry import METRICS
@@ -122,7 +123,7 @@ def test_configuration_of_the_command_composes(
             first.append(override.input_line)
     with warnings.catch_warnings():  # conf/hydra/launcher files have the names of their plugins' schemas
         warnings.filterwarnings("ignore", r"\s*'hydra/launcher/\w+' is validated against ConfigStore schema")
-        compose_run(first)
+        check_settings(compose_run(first))
 
 
 def test_every_path_in_the_readme_exists() -> None:

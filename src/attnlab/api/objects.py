@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from lightning import seed_everything
 from omegaconf import DictConfig
 
+from attnlab.config.checks import check_settings
 from attnlab.config.compose import as_list, compose_run, usage_errors
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datamodule import Seq2SeqData
@@ -61,6 +62,7 @@ def build(
     config = compose(overrides)
     if config.get("init"):
         raise UsageError("build: init is a setting of attnlab train; load weights into module.network")
+    check_settings(config)
     seed_everything(config.seed, workers=True, verbose=False)
     corpus = builders.build_corpus(config, corpus)
     vocabularies = builders.build_vocabularies(config, corpus)

@@ -86,8 +86,10 @@ def _build(config: DictConfig) -> tuple[Seq2SeqModule, Seq2SeqData]:
     """Build module and data as a training does."""
     from lightning import seed_everything
 
+    from attnlab.config.checks import check_settings
     from attnlab.training import build, components
 
+    check_settings(config)
     seed_everything(config.seed, verbose=False)
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)

@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
+    from attnlab.config.checks import check_settings
     from attnlab.config.compose import compose_run, usage_errors
     from attnlab.jobs.preflight import build_on_meta
     from attnlab.jobs.worker_process import import_from_current_folder
@@ -29,6 +30,7 @@ def main(options: argparse.Namespace) -> int:
     import_from_current_folder()
     with usage_errors():
         config = compose_run(options.overrides)
+    check_settings(config)
     for part in check_parts(config, build_on_meta(config), shipped=True):
         print_line(f"{part}  keeps its contract")
     return 0

@@ -139,7 +139,6 @@ def _compose_settings(chosen: Sequence[str], folders: Sequence[Path]) -> dict[st
     from attnlab.config.checks import known_settings
     from attnlab.config.compose import accept
     from attnlab.config.hydra_versions import initialize_conf
-    from attnlab.config.sections import SECTIONS
     from attnlab.files.run_identity import flatten
 
     paths = ",".join(f"file://{folder.absolute()}" for folder in folders)
@@ -151,8 +150,8 @@ def _compose_settings(chosen: Sequence[str], folders: Sequence[Path]) -> dict[st
             config = compose("train", overrides=always)
     composed: Any = OmegaConf.to_container(config, resolve=False)
     present = {key: value for key, value in flatten(composed).items() if "._" not in f".{key}"}
-    sections = {name for name in SECTIONS if any(key.startswith(f"{name}.") for key in present)}
-    names = {*present, *known_settings(composed)} - sections
+    names = {*present, *known_settings(composed)}
+    names -= {name for name in names if any(key.startswith(f"{name}.") for key in names)}
     return {name: _values(present.get(name)) for name in sorted(names)}
 
 

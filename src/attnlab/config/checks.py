@@ -1,6 +1,8 @@
-"""Checks of a composed configuration before a run directory is created. Imports no torch.
+"""Checks of the settings of a configuration.
 
-The value of a setting is checked against the annotation of the argument that receives it.
+The value of a setting is checked against the annotation of the argument that receives it. `check_settings`
+imports the classes that the configuration names and checks everything, before any data is read. Before a run
+directory exists, `check_plain` checks what needs no imports.
 """
 
 import json
@@ -16,6 +18,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from omegaconf import DictConfig, OmegaConf
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from attnlab.config.construct import Arguments, arguments_of
 from attnlab.config.options import (
     CONF,
     PARTS,
@@ -26,8 +29,7 @@ from attnlab.config.options import (
     read_option,
     suggest,
 )
-from attnlab.config.sections import SECTIONS, section_at
-from attnlab.config.signatures import TARGET, Signature
+from attnlab.config.sections import SECTIONS, UNTYPED, section_at, types_of
 from attnlab.errors import UsageError
 from attnlab.files.terminal import escape_control_characters
 from attnlab.files.yaml import read_yaml
@@ -42,16 +44,28 @@ LARGEST_INTEGER = 2**63 - 1
 HYDRA_KEYS = ("_target_", "_partial_", "_convert_", "_recursive_", "_args_")
 """Keys of a section that Hydra reads."""
 
+TARGET = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+"
+"""Dotted name of a class or function."""
+
 TRAINING_METRICS = ("train/loss", "train/loss_epoch")
 
 
 def check_settings(config: DictConfig) -> None:
-    """Check the settings of a composed configuration, each by itself and those that depend on each other."""
-    check_plain(OmegaConf.to_container(config, resolve=True), config)
+    """Check all settings, and import the classes that receive them.
+
+    A number or flag that is given as text, as environment variables are, is replaced in the configuration.
+
+    Raises:
+        UserError: if a class cannot be imported, a setting does not exist, or a value is not allowed.
+    """
+    check_plain(OmegaConf.to_container(config, resolve=True), config, imported=True)
 
 
-def check_plain(settings: Any, config: DictConfig | None = None) -> None:
-    """Check the plain values of a configuration, as `check_settings`."""
+def check_plain(settings: Any, config: DictConfig | None = None, *, imported: bool = False) -> None:
+    """Check the plain values of a configuration, as `check_settings` does with `imported`.
+
+    Without it, arguments of constructors are not checked, which need imports.
+    """
     for name, section in SECTIONS.items():
         if name and "." not in name and not section.optional:
             _check_section(name, settings.get(name))
@@ -62,15 +76,7 @@ def check_plain(settings: Any, config: DictConfig | None = None) -> None:
             if key not in (settings[path] if path else settings):
                 name = f"{path}.{key}".lstrip(".")
                 raise UsageError(f"{name} is missing: remove the override that deletes it")
-    for name in unknown_settings(settings):
-        check_name(name)
-        group, _, key = name.partition(".")
-        others = [option for option in options_of(group) if key in keys_of(group, option)]
-        choice = f" for this choice of {group}; {group}={others[0]} has it" if others else ""
-        raise UsageError(
-            f"Unknown setting {name!r}{choice}.{suggest(name, known_settings(settings, library=True))}"
-        )
-    check_values(settings, config)
+    check_values(settings, config, imported=imported)
     _check_metrics(settings["data"])
     _check_monitor("checkpoint", settings["checkpoint"])
     if stopping := (settings.get("callbacks") or {}).get("early_stopping"):
@@ -104,12 +110,16 @@ def _required() -> dict[str, list[str]]:
     return required
 
 
-def check_values(settings: Mapping[str, Any], config: DictConfig | None = None) -> None:
-    """Check the value of each known setting by itself.
+def check_values(
+    settings: Mapping[str, Any], config: DictConfig | None = None, *, imported: bool = True
+) -> None:
+    """Check that each setting exists, and its value by itself.
 
-    A number or flag that is given as text, as environment variables are, is replaced in `config`.
+    A number or flag that is given as text, as environment variables are, is replaced in `config`. Settings
+    outside all sections are allowed, since others may refer to them.
     """
-    for path, node, signature in _sections(settings):
+    for path, node in _sections(settings):
+        known = allowed_settings(path, node, imported=imported)
         for key, value in node.items():
             name = f"{path}.{key}".lstrip(".")
             if key == "_target_" and not (isinstance(value, str) and re.fullmatch(TARGET, value)):
@@ -117,73 +127,81 @@ def check_values(settings: Mapping[str, Any], config: DictConfig | None = None) 
             if name in SECTIONS:
                 if value is not None or not SECTIONS[name].optional:
                     _check_section(name, value)
-            elif key in signature.arguments:
-                problem = find_problem(signature.arguments[key], value)
+            elif key in known.types:
+                problem = find_problem(known.types[key], value)
                 if problem is None:
                     continue
-                typed = _read_text(value)
-                if config is None or find_problem(signature.arguments[key], typed) is not None:
+                typed = read_text(value)
+                if config is None or find_problem(known.types[key], typed) is not None:
                     raise UsageError(f"{name}={show(value)}: {problem}")
                 OmegaConf.update(config, name, typed)
+            elif path and not known.open and key not in HYDRA_KEYS and not _is_part(path, value):
+                raise UsageError(_describe_unknown(name, settings, imported=imported))
 
 
-def unknown_settings(settings: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the dotted names of the settings that their sections do not have.
-
-    Settings outside all sections are allowed, since others may refer to them.
-    """
-    for path, node, signature in _sections(settings):
-        for key, value in node.items():
-            name = f"{path}.{key}"
-            if not path or signature.open or key in HYDRA_KEYS:
-                continue
-            component = path in PARTS.values() and (
-                value is None or (isinstance(value, dict) and "_target_" in value)
-            )
-            if key not in signature.arguments and name not in SECTIONS and not component:
-                yield name
+def _is_part(path: str, value: Any) -> bool:
+    """Return whether a value is a callback, a logger or a term of the loss, or null in its place."""
+    return path in PARTS.values() and (value is None or (isinstance(value, dict) and "_target_" in value))
 
 
-def known_settings(settings: Mapping[str, Any], *, library: bool = False) -> list[str]:
-    """Return the dotted names of all settings of the sections of a configuration, present or not.
+def _describe_unknown(name: str, settings: Mapping[str, Any], *, imported: bool) -> str:
+    check_name(name)
+    group, _, key = name.partition(".")
+    others = [option for option in options_of(group) if key in keys_of(group, option)]
+    choice = f" for this choice of {group}; {group}={others[0]} has it" if others else ""
+    return f"Unknown setting {name!r}{choice}.{suggest(name, known_settings(settings, imported=imported))}"
 
-    Arguments of torch and Lightning that the configuration does not have and whose values are not checked
-    are left out, unless `library`.
+
+def known_settings(settings: Mapping[str, Any], *, imported: bool = False) -> list[str]:
+    """Return the dotted names of the settings of the sections of a configuration, present or not.
+
+    Arguments of constructors that no option names are among them only with `imported`.
     """
     names = [*filter(None, SECTIONS)]
-    for path, node, signature in _sections(settings):
-        names += [
-            f"{path}.{key}".lstrip(".")
-            for key, kind in signature.arguments.items()
-            if library or kind is not Any or key in node
-        ]
+    for path, node in _sections(settings):
+        arguments = allowed_settings(path, node, imported=imported).types
+        names += [f"{path}.{key}".lstrip(".") for key in {**node, **arguments} if key not in HYDRA_KEYS]
+    for name, section in SECTIONS.items():
+        if section.optional and "." not in name and name not in settings:
+            names += [f"{name}.{key}" for key in allowed_settings(name, {}, imported=imported).types]
+    for group, parent in PARTS.items():
+        chosen = _node(settings, parent)
+        for option in options_of(group):
+            if option not in chosen and (content := read_option(group, option).get(option)):
+                arguments = allowed_settings(f"{parent}.{option}", content, imported=imported).types
+                names += [f"{parent}.{option}.{key}" for key in {**content, **arguments} if key[0] != "_"]
     return names
 
 
-def _sections(settings: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], Signature]]:
-    """Yield the path of each section, its settings, and what it accepts. An absent section is empty."""
+def _sections(settings: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the path of each section and its settings."""
 
-    def walk(path: str, node: Any) -> Iterator[tuple[str, Mapping[str, Any], Signature]]:
+    def walk(path: str, node: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
         if not isinstance(node, dict):
             return
-        section = section_at(path)
-        yield path, node, section.signature(node.get("_target_"))
+        yield path, node
         for key, child in node.items():
             name = f"{path}.{key}".lstrip(".")
             if name in SECTIONS or (isinstance(child, dict) and "_target_" in child):
                 yield from walk(name, child)
 
     yield from walk("", settings)
-    for name, section in SECTIONS.items():
-        parent, _, key = name.rpartition(".")
-        if section.optional and (section.own or section.target) and not parent and key not in settings:
-            yield name, {}, section.signature(None)
-    for group, parent in PARTS.items():
-        chosen = _node(settings, parent)
-        for option in options_of(group):
-            name, content = f"{parent}.{option}", read_option(group, option).get(option)
-            if option not in chosen and content:
-                yield name, {}, section_at(name).signature(content["_target_"])
+
+
+def allowed_settings(path: str, node: Mapping[str, Any], *, imported: bool = True) -> Arguments:
+    """Return the settings that a section may have, with their types."""
+    section = section_at(path)
+    target = node.get("_target_", section.target)
+    declared = types_of(section.declared)
+    if target is None:
+        return Arguments(declared, open=False)
+    narrower = types_of(section.narrower) if str(target).partition(".")[0] in UNTYPED else {}
+    if not imported or not isinstance(target, str) or not re.fullmatch(TARGET, target):
+        return Arguments({**narrower, **declared}, open=True)
+    types, further = arguments_of(target)
+    own = {name: kind for name, kind in types.items() if name not in section.supplied}
+    narrower = {name: kind for name, kind in narrower.items() if name in own or further}
+    return Arguments({**own, **narrower, **declared}, further)
 
 
 def _node(settings: Mapping[str, Any], path: str) -> Mapping[str, Any]:
@@ -194,7 +212,7 @@ def _node(settings: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     return node if isinstance(node, Mapping) else {}
 
 
-def _read_text(value: Any) -> Any:
+def read_text(value: Any) -> Any:
     """Return the number, flag or null that a text stands for; any other value as it is."""
     try:
         if not isinstance(value, str) or not value.strip():

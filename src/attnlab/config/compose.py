@@ -2,8 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from typing import Any
 
@@ -15,20 +15,21 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
-from attnlab.config.checks import check_settings, known_settings, unknown_settings
+from attnlab.config.checks import HYDRA_KEYS, allowed_settings, check_plain, known_settings, read_text
 from attnlab.config.hydra_versions import initialize_conf, register_resolver, searchpath
 from attnlab.config.options import (
     CONF,
     PARTS,
     PRESETS,
     check_name,
+    defaults_of,
     keys_of,
     options_of,
     read_option,
     suggest,
     top_level_keys,
 )
-from attnlab.config.sections import SECTIONS
+from attnlab.config.sections import SECTIONS, types_of
 from attnlab.errors import UsageError, UserError
 from attnlab.files.run_identity import flatten
 from attnlab.files.yaml import read_yaml
@@ -61,6 +62,8 @@ def as_list(overrides: Sequence[str]) -> list[str]:
 def compose_run(overrides: list[str]) -> DictConfig:
     """Return the resolved configuration that `attnlab train` composes from these overrides.
 
+    The arguments of constructors are not checked: see `attnlab.config.checks.check_settings`.
+
     Raises:
         HydraException, OmegaConfBaseException: at a wrong override; `explain` describes it in one line.
         UsageError: at a value that is not allowed.
@@ -75,7 +78,7 @@ def compose_run(overrides: list[str]) -> DictConfig:
 def accept(overrides: list[str]) -> list[str]:
     """Return the overrides with `++` before settings of sections, which the chosen options may not name.
 
-    So `trainer.limit_val_batches=3` needs no +. `check_settings` refuses settings that do not exist. Neither
+    So `trainer.limit_val_batches=3` needs no +. The checks refuse settings that do not exist. Neither
     does a new setting that another override refers to, as in `lang=ady,gre data.train='${lang}_train.tsv'`.
     """
     referred = {*re.findall(r"\$\{(\w+)\}", " ".join(overrides))} - top_level_keys()
@@ -89,7 +92,7 @@ def accept(overrides: list[str]) -> list[str]:
 def _accepted() -> str:
     """Return a pattern of overrides of sections, and of settings that `conf/train.yaml` does not name."""
     sections = "|".join(name for name in SECTIONS if name and "." not in name)
-    others = "|".join(SECTIONS[""].own.keys() - read_yaml(CONF / "train.yaml").keys())
+    others = "|".join(types_of(SECTIONS[""].declared).keys() - read_yaml(CONF / "train.yaml").keys())
     return rf"(?:(?:{sections})\.[\w.]+|{others})="
 
 
@@ -145,7 +148,7 @@ def add_chosen_parts(config: DictConfig) -> None:
     for group, path in PARTS.items():
         parts = OmegaConf.select(config, path)
         if not isinstance(parts, DictConfig):
-            continue  # `check_settings` reports it, or it is null: no callbacks
+            continue  # `check_plain` reports it, or it is null: no callbacks
         with read_write(config), open_dict(config):
             for name, given in [*parts.items()]:
                 if not isinstance(given, DictConfig):
@@ -163,7 +166,8 @@ def check_composed(config: DictConfig) -> None:
     add_chosen_parts(config)
     _check_added_settings()
     _adapt_presets(config)
-    check_settings(config)
+    _read_numbers(config)
+    check_plain(OmegaConf.to_container(config, resolve=True), config)
 
 
 def _check_added_settings() -> None:
@@ -178,7 +182,7 @@ def _check_added_settings() -> None:
     for override in overrides:
         key = override.lstrip("+").partition("=")[0]
         name = key.partition(".")[0].partition("@")[0]
-        known = {*top_level_keys(), *SECTIONS, *SECTIONS[""].signature(None).arguments}
+        known = {*top_level_keys(), *SECTIONS, *types_of(SECTIONS[""].declared)}
         allowed = key in hydra.runtime.choices or name.partition("/")[0] in known
         if override.startswith("+") and not allowed and "${" + name not in used:
             nearest = suggest(name, known)
@@ -188,34 +192,59 @@ def _check_added_settings() -> None:
 def _adapt_presets(config: DictConfig) -> None:
     """Check that presets set only what the chosen options have; those of `debug` combine with all options.
 
-    What an option lacks is removed from the configuration if only a preset of `debug` sets it, or if a
-    setting replaced the `_target_` of the option that has it.
+    What an option lacks and another option of its group has is removed from the configuration if only a
+    preset of `debug` sets it. So is a setting of an option whose `_target_` was replaced, if the new class
+    does not take it.
     """
     overridden = {word.lstrip("+").partition("=")[0] for word in HydraConfig.get().overrides.task}
-    settings: Any = OmegaConf.to_container(config, resolve=True)
-    lacking: dict[tuple[str, str], list[str]] = {}
-    for name in unknown_settings(settings):
-        section, _, key = name.rpartition(".")
-        presets = [] if name in overridden else _presets_with(name)
-        replaced = f"{section}._target_" in overridden and name not in overridden
-        if replaced or (presets and all(preset.startswith("debug=") for preset in presets)):
-            node = OmegaConf.select(config, section)
-            with read_write(node), open_dict(node):
-                del node[key]
-        elif presets:
-            lacking.setdefault((section, presets[0]), []).append(key)
-    options = {selected.rpartition("@")[2]: selected for selected in HydraConfig.get().runtime.choices}
-    for (section, preset), keys in lacking.items():
-        if selected := options.get(section):
-            raise UsageError(_describe_lack(selected, section, preset, keys))
-    for section, selected in options.items():
-        option = HydraConfig.get().runtime.choices[selected]
-        group = selected.partition("@")[0]
-        if selected in overridden and group not in (*PRESETS, "data") and option in options_of(group):
-            key, target = f"{section}._target_", read_option(group, option).get("_target_")
-            if target not in (None, OmegaConf.select(config, key)) and key not in overridden:
+    choices = HydraConfig.get().runtime.choices
+    for selected, option in choices.items():
+        group, _, section = selected.partition("@")
+        section = section or group
+        node = OmegaConf.select(config, section) if section in SECTIONS else None
+        if option not in options_of(group) or not isinstance(node, DictConfig):
+            continue
+        key, target = f"{section}._target_", read_option(group, option).get("_target_")
+        if key in overridden:
+            _remove_untaken(section, node, overridden)
+        if target not in (None, node.get("_target_")):
+            if selected in overridden and group != "data" and key not in overridden:
                 preset = [*_presets_with(key), "the configuration"][0]
                 raise UsageError(f"{selected}={option} has no effect, because {preset} sets {key}")
+            continue
+        elsewhere = frozenset().union(*(keys_of(group, other) for other in options_of(group)))
+        lacking: dict[str, list[str]] = {}
+        for key in (elsewhere - keys_of(group, option)) & {*node}:
+            presets = [] if f"{section}.{key}" in overridden else _presets_with(f"{section}.{key}")
+            if presets and all(preset.startswith("debug=") for preset in presets):
+                _delete(node, key)
+            elif presets:
+                lacking.setdefault(presets[0], []).append(key)
+        for preset, keys in lacking.items():
+            raise UsageError(_describe_lack(selected, section, preset, sorted(keys)))
+
+
+def _remove_untaken(section: str, node: DictConfig, overridden: Collection[str]) -> None:
+    """Remove settings that the class of a section does not take, unless the command line gives them."""
+    with suppress(UserError):  # the class cannot be imported: the worker reports it
+        known = allowed_settings(section, {"_target_": node["_target_"]})
+        for key in () if known.open else [*node]:
+            if key not in (*known.types, *HYDRA_KEYS) and f"{section}.{key}" not in overridden:
+                _delete(node, str(key))
+
+
+def _delete(node: DictConfig, key: str) -> None:
+    with read_write(node), open_dict(node):
+        del node[key]
+
+
+def _read_numbers(config: DictConfig) -> None:
+    """Replace the text of a number or flag, as environment variables have, where all defaults are numbers."""
+    for name, value in flatten(OmegaConf.to_container(config, resolve=True)).items():  # type: ignore[arg-type]
+        if isinstance(value, str) and isinstance(number := read_text(value), bool | int | float):
+            defaults = defaults_of(name)
+            if defaults and all(isinstance(default, bool | int | float) for default in defaults):
+                OmegaConf.update(config, name, number)
 
 
 def _describe_lack(selected: str, section: str, preset: str, keys: Sequence[str]) -> str:
@@ -257,7 +286,9 @@ def apply_overrides(config: DictConfig, overrides: list[str]) -> DictConfig:
                 changed[key] = compose_run([str(override.input_line)]).get(key)
             continue
         settings: Any = OmegaConf.to_container(changed, resolve=True)
-        if key not in (known := [*known_settings(settings), *flatten(settings)]):
+        group = key.partition(".")[0]
+        part = {group: settings[group]} if group in settings else {}  # imports only what receives it
+        if key not in (known := [*flatten(settings), *known_settings(part, imported=True)]):
             raise UsageError(f"Unknown setting {key!r} in this run.{suggest(key, known)}")
         if override.is_delete() or override.is_add() or override.is_sweep_override():
             raise UsageError(f"{override.input_line}: give one value, as {key}=VALUE; a list is [A,B]")

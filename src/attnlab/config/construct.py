@@ -1,17 +1,24 @@
 """Instantiating sections of a configuration, with the errors of their classes as `UserError`."""
 
+import collections.abc
 import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import cache
+from types import NoneType, UnionType
+from typing import Any, NamedTuple, NotRequired, Required, Union, Unpack, get_args, get_origin, get_type_hints
 
 from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
 
 from attnlab.config.hydra_versions import instantiate
-from attnlab.config.sections import SECTIONS
+from attnlab.config.sections import SECTIONS, UNTYPED
 from attnlab.errors import UserError
+from attnlab.settings import Component
+
+PLAIN = (bool, int, float, str, NoneType)
+"""Classes whose objects are plain values."""
 
 
 def construct(node: Any, /, **arguments: Any) -> Any:
@@ -45,9 +52,55 @@ class constructor:  # noqa: N801 (used as a function)
 
 def accepts(node: Any, argument: str) -> bool:
     """Return whether the target of a config node takes an argument of this name."""
-    with report_errors(_target(node)):
-        function = instantiate({"_target_": _target(node), "_partial_": True})
-    return argument in inspect.signature(function).parameters
+    return argument in arguments_of(_target(node)).types
+
+
+class Arguments(NamedTuple):
+    """The arguments of a class or function."""
+
+    types: dict[str, Any]  # the values that each one allows in a configuration; Any if that is unknown
+    open: bool  # whether it may have further ones
+
+
+@cache
+def arguments_of(target: str) -> Arguments:
+    """Import a class or function and return its arguments; raise `UserError` if that is not possible."""
+    with report_errors(target):
+        function = instantiate({"_target_": target, "_partial_": True}).func
+    try:
+        parameters = inspect.signature(function, eval_str=target.partition(".")[0] not in UNTYPED).parameters
+    except (NameError, TypeError):  # an annotation that only type checkers evaluate
+        parameters = inspect.signature(function).parameters
+    except ValueError:  # a function of C
+        return Arguments({}, open=True)
+    types: dict[str, Any] = {}
+    further = False
+    for name, parameter in parameters.items():
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            types[name] = Any if target.partition(".")[0] in UNTYPED else _plain(parameter.annotation)
+        elif get_origin(parameter.annotation) is Unpack:
+            (settings,) = get_args(parameter.annotation)
+            types |= {
+                key: _plain(kind) for key, kind in get_type_hints(settings, include_extras=True).items()
+            }
+        else:
+            further = True
+    return Arguments(types, further)
+
+
+def _plain(annotation: Any) -> Any:
+    """Return the type of the value in a configuration: for a class or a function, a section."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin in (Required, NotRequired):
+        return _plain(parts[0])
+    if origin in (Union, UnionType):
+        return Union[tuple(_plain(part) for part in parts)]  # noqa: UP007
+    if annotation in (inspect.Parameter.empty, Any) or isinstance(annotation, str):
+        return Any
+    is_class = isinstance(annotation, type) and origin is None
+    if origin is collections.abc.Callable or (is_class and annotation not in PLAIN):
+        return Component
+    return annotation
 
 
 def section(config: DictConfig, name: str) -> dict[str, Any]:

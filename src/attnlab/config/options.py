@@ -184,6 +184,22 @@ def default_variant() -> str:
     return str(_read_yaml(CONF / "train.yaml")["variant"])
 
 
+def defaults_of(name: str) -> list[Any]:
+    """Return the values of a setting, except null and references, in `conf/train.yaml` and in all options."""
+    group, *path = name.split(".")
+    contents = [read_option(group, option) for option in options_of(group)]
+    contents = [_read_yaml(CONF / "train.yaml"), *({group: each.get(group, each)} for each in contents)]
+    values = [_value_at(content, [group, *path]) for content in contents]
+    return [value for value in values if value is not None and "${" not in str(value)]
+
+
+def _value_at(node: Any, path: Sequence[str]) -> Any:
+    """Return a value in nested mappings, or None."""
+    if not path:
+        return node
+    return _value_at(node.get(path[0]), path[1:]) if isinstance(node, dict) else None
+
+
 def read_option(group: str, option: str) -> dict[str, Any]:
     """Return the content of an option's file."""
     return _read_yaml(_option_files(group)[option])

@@ -11,6 +11,7 @@ of `os`. Those of `COMPONENTS` are found in their source files: importing the lo
 and Weights & Biases, which predicting does not need.
 """
 
+import ast
 import inspect
 import logging
 import shlex
@@ -21,11 +22,12 @@ from typing import Any
 from hydra.utils import get_object
 from omegaconf import OmegaConf
 
-from attnlab.config.signatures import defined_name
 from attnlab.errors import UserError
 from attnlab.files.run_directory import locate_run
 
 logging.getLogger("hydra.utils").addHandler(logging.NullHandler())  # get_object also logs what it raises
+
+PACKAGE = Path(__file__).parents[1]
 
 COMPONENTS = (
     "attnlab.data.conala",
@@ -105,13 +107,13 @@ def _check_target(target: Any, source: Path | str, trust: Sequence[str]) -> None
 
 
 def _is_component(target: str) -> bool:
-    """Return whether a public function or class of `COMPONENTS` has this name, without importing it."""
-    defined = defined_name(target)
-    return (
-        defined is not None
-        and not defined.rpartition(".")[2].startswith("_")
-        and any(_is_within(defined, package) for package in COMPONENTS)
-    )
+    """Return whether a module of `COMPONENTS` defines a public function or class of this name."""
+    module, _, name = target.rpartition(".")
+    path = PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py")
+    if name.startswith("_") or not any(_is_within(module, package) for package in COMPONENTS):
+        return False
+    statements = ast.parse(path.read_bytes()).body if path.is_file() else []
+    return any(isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name for node in statements)
 
 
 def _is_subclass(resolved: Any) -> bool:

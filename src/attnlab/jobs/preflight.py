@@ -5,19 +5,15 @@ FOLDER/errors.json. No data is read and nothing is trained: the network is built
 vocabulary of a few tokens.
 """
 
-import inspect
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 import torch
-from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
+from attnlab.config.checks import check_settings
 from attnlab.config.construct import construct
-from attnlab.config.sections import Types, section_at
-from attnlab.config.trust import walk
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
@@ -49,12 +45,8 @@ def find_error(config: DictConfig) -> str | None:
 
     Errors in the data or of the machine only show during the run.
     """
-    settings = OmegaConf.to_container(config, resolve=True)
-    assert isinstance(settings, dict)
     try:
-        for path, node in walk(settings):
-            if isinstance(node, dict) and "_target_" in node:
-                _check_arguments(node, section_at(path.removeprefix("config.")).own)
+        check_settings(config)
         network = build_on_meta(config)
         with torch.device("meta"):
             construct(config.optimizer, params=network.parameters())
@@ -73,15 +65,6 @@ def build_on_meta(config: DictConfig) -> Seq2Seq:
     tokenizer = _AnyToken.from_json(symbols(["3 4 ⟨N⟩"], count=2).to_json())
     with torch.device("meta"):
         return build_network(config, Vocabularies(tokenizer, tokenizer))
-
-
-def _check_arguments(node: dict[str, Any], own: Types) -> None:
-    """Raise `UserError` if a target does not accept one of its arguments; `own` are other settings."""
-    arguments = {key: value for key, value in node.items() if not key.startswith("_") and key not in own}
-    try:
-        inspect.signature(get_object(node["_target_"])).bind_partial(**arguments)
-    except TypeError as error:
-        raise UserError(f"{node['_target_']}: {error}") from error
 
 
 if __name__ == "__main__":

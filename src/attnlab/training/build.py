@@ -17,7 +17,7 @@ from torch import Tensor
 
 from attnlab.config.construct import accepts, construct, constructor, report_errors, section
 from attnlab.config.options import suggest
-from attnlab.config.sections import SECTIONS
+from attnlab.config.sections import SECTIONS, types_of
 from attnlab.data.corpus import Corpus, Pair, Preparation, plain_pair
 from attnlab.data.examples import Examples, encode
 from attnlab.data.features import feature_ids, pair_with_features
@@ -168,7 +168,7 @@ def _build_embeddings(
 
 def _build_embedding(config: DictConfig, name: str, tokenizer: Tokenizer) -> TokenEmbedding:
     """Build the embedding of one side of the network from a section of the configuration."""
-    settings = _without(section(config, name), *SECTIONS["embedding"].own)
+    settings = _without(section(config, name), *types_of(SECTIONS["embedding"].declared))
     embedding: TokenEmbedding = construct(
         settings, vocabulary_size=tokenizer.size, **_tokenizer_argument(settings, tokenizer)
     )

@@ -11,6 +11,7 @@ from lightning.pytorch.callbacks import LambdaCallback
 from omegaconf import DictConfig
 from torch import Tensor
 
+from attnlab.config.checks import check_settings
 from attnlab.data import digests
 from attnlab.data.corpus import Corpus
 from attnlab.data.datamodule import Seq2SeqData
@@ -48,6 +49,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
         The metrics of the best checkpoint: `val/…`, `attention/…`, and `test/…` if there is a test split, or
         `test/NAME/…` for each of several test sets.
     """
+    check_settings(config)
     seed_everything(config.seed, workers=True, verbose=False)
     metrics = MetricsFile(run.metrics)
     # First, so that they record later failures
