@@ -86,7 +86,7 @@ def test_sweep_with_jobs_that_cannot_be_built_starts_none(
     message = str(raised.value)
     assert message.startswith("6 of 7 jobs cannot be built, and no job was started. bad0-seed0-")
     assert re.search(
-        "bad2-seed0-[0-9a-f]{8} and 2 more: .*query of size 9 with .*; bad0-seed0-.*'sise'", message
+        "bad2-seed0-[0-9a-f]{8} and 2 more: .*query of size 9 with .*; bad0-seed0-.*sise'", message
     )
     assert "fits" not in message
     assert list(tmp_path.iterdir()) == []
