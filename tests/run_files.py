@@ -76,6 +76,22 @@ def write_run(
     return run
 
 
+def with_data(run: Run, **digests: str) -> Run:
+    """Record the digests of the splits in the result of a run."""
+    splits = {name: {"pairs": 8, "sha256": digest} for name, digest in digests.items()}
+    return with_result(run, data={"splits": splits})
+
+
+def with_code(run: Run, **digests: str) -> Run:
+    """Record the digests of the code of parts from outside in the result of a run."""
+    return with_result(run, code={"parts": {name.replace("_", "."): each for name, each in digests.items()}})
+
+
+def with_result(run: Run, **values: Any) -> Run:
+    run.result.write_text(json.dumps({**json.loads(run.result.read_text()), **values}))
+    return run
+
+
 def study(scores: Mapping[str, Sequence[float]], metric: str = "test/bleu") -> Study:
     """A study of finished runs: each variant's scores, of seeds 0, 1, …"""
     runs = [

@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 from attnlab.report.aggregates import (
     Scores,
     interquartile_mean,
-    performance_profile,
     probability_of_improvement,
     stratified_bootstrap,
 )
@@ -193,6 +192,12 @@ def interval(statistic: Callable[..., Scores], *groups: Scores) -> str:
     """Return a statistic in percent with its bootstrap interval."""
     low, high = stratified_bootstrap(statistic, *groups)
     return f"{100 * statistic(*groups):.0f} [{100 * low:.0f}, {100 * high:.0f}]"
+
+
+def performance_profile(scores: Scores, thresholds: Scores) -> Scores:
+    """Return the share of the scores [..., R, M] above each threshold [T]; shape [..., T] (rliable)."""
+    above = scores[..., None] > thresholds  # [..., R, M, T]
+    return np.asarray(above.mean(axis=(-3, -2)))
 
 
 def draw(atlas: Atlas) -> Figure:

@@ -18,8 +18,10 @@ from attnlab.cli import evaluate, main
 from attnlab.files.metrics_file import read_metrics
 from attnlab.files.predictions import read_predictions
 from attnlab.files.run_directory import Run
+from attnlab.files.terminal import print_table
 from attnlab.jobs import worker
 from attnlab.metrics.attention import NAMES
+from attnlab.metrics.registry import LengthScores
 from attnlab.report import workspace
 from attnlab.training import checkpoints
 from attnlab.training.loggers import flatten
@@ -195,8 +197,8 @@ def test_evaluate_with_attention_interventions(trained: Run, folder: Path) -> No
         scores, drops = changed[name]["metrics"], changed[name]["drops"]
         assert drops["test/exact_match"] == pytest.approx(expected - scores["test/exact_match"])
         assert drops["test/exact_match"] > 0.3, name
-        assert f" {scores['test/exact_match']:.4f} " in completed.stdout
-        assert f" {drops['test/exact_match']:+.4f} " in completed.stdout
+        assert f" {100 * scores['test/exact_match']:.1f} " in completed.stdout
+        assert f" {100 * drops['test/exact_match']:+.1f} " in completed.stdout
         assert len((folder_of_all / name / "test.jsonl").read_text().splitlines()) == 21
 
     attnlab("evaluate", str(trained.directory), "attention_override=shuffled", folder=folder)
@@ -302,21 +304,33 @@ def test_scores_are_not_cut_in_narrow_output(
     scores = {"val/token_accuracy": 0.5, "test/token_accuracy": 0.25, "attention/alignment_accuracy": 1.0}
     worker._print_scores(Run(tmp_path / "additive-seed0-12345678"), scores)
     lines = capsys.readouterr().out.splitlines()
-    assert any(re.search(r"token_accuracy +│ +0\.5000 +│ +0\.2500", line) for line in lines), lines
-    assert any("attention/alignment_accuracy" in line for line in lines)
+    assert any(re.search(r"token accuracy \[%\] +│ +50\.0 +│ +25\.0", line) for line in lines), lines
+    assert any("alignment accuracy" in line for line in lines)
     assert all(line == line.rstrip() for line in lines)
 
 
-def test_digits_of_a_score_depend_on_its_size() -> None:
-    scores = (0.5, -9.87654, 12.345, 9999.4, -12345.0)
-    assert [evaluate._number(score) for score in scores] == [
-        "0.5000",
-        "-9.8765",
-        "12.35",
-        "9999.40",
-        "-1.23e+04",
-    ]
-    assert (evaluate._number(0.25, "+"), evaluate._number(10.0, "+")) == ("+0.2500", "+10.00")
+def test_error_rates_have_one_unit_in_the_tables_of_train_and_evaluate(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Stored: WER in percent, the others as fractions of 1."""
+    scores = {"exact_match": 0.83, "wer": 17.0, "ser": 0.034, "per": 0.034, "cer": 1.25}
+    worker._print_scores(Run(tmp_path / "a-seed0-12345678"), {f"test/{k}": v for k, v in scores.items()})
+    trained = capsys.readouterr().out
+    tables = (
+        evaluate._metrics_table({f"test/{name}": value for name, value in scores.items()}, {}, "test"),
+        evaluate._known_table({"known": scores}),
+        evaluate._lengths_table([LengthScores(1, 2, 8, scores)]),
+    )
+    for table in tables:
+        print_table(table)
+    evaluated = capsys.readouterr().out
+    for label, value in {"WER": "17.0", "SER": "3.4", "PER": "3.4", "CER": "125.0"}.items():
+        for printed in (trained, evaluated):
+            assert re.search(rf"{label} \[%\] +│ +{value} ", printed), printed
+    for table in tables[1:]:
+        cells = [str(next(iter(column.cells))) for column in table.columns]
+        assert cells[-5:] == ["83.0", "17.0", "3.4", "3.4", "125.0"]
+        assert [str(column.header) for column in table.columns][-1] == "CER [%]"
 
 
 def test_terminal_of_no_columns_prints_everything(

@@ -1,6 +1,7 @@
 """A dataset outside the package: one module and one option file, in the folder of the user."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -48,3 +49,5 @@ def test_custom_dataset_with_post_processing_and_metric(tmp_path: Path) -> None:
     assert [line["source"] for line in lines] == ["after monday", "after tuesday", "after wednesday"]
     assert [line["annotations"] for line in lines] == [{"number": 0}, {"number": 1}, {"number": 2}]
     assert all(line["hypothesis"][0] == "[" and line["hypothesis"][-1] == "]" for line in lines)
+    report = attnlab("report", "outputs/weekdays", "--metric", "test/bracketed", folder=tmp_path).stdout
+    assert re.search(r"bracketed \[%\].*\n.*\n.* 100\.0 ", report)  # in another process

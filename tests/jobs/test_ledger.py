@@ -46,15 +46,15 @@ def test_table_lists_every_job_and_error(tmp_path: Path, monkeypatch: pytest.Mon
     folder = "outputs/a study"
     assert lines[0] == "outputs"
     assert [line for line in lines if line.startswith(("a study/", "another/"))] == [
-        "a study/dot-seed0 finished 0.2500 1:02:05",
-        "another/dot-seed1 finished 31.0000 1:02",
+        "a study/dot-seed0 finished 0.25 1:02:05",
+        "another/dot-seed1 finished 31 1:02",
         "a study/none-seed0 failed",
         "a study/[3]-seed3 interrupted",
         "a study/dot-seed2 waiting",
     ]
     assert f"failed {folder}/none-seed0: no such file: [x] :x:.tsv" in lines
     deleted = "checkpoints/best.ckpt, predictions/val.jsonl deleted; to train it again, add force=true"
-    assert f"finished {folder}/dot-seed0 val/loss 0.2500 1:02:05 {deleted}" in lines
+    assert f"finished {folder}/dot-seed0 val/loss 0.25 1:02:05 {deleted}" in lines
     assert lines[-1] == f"wandb sync '{folder}'/*/wandb/offline-run-*"
     assert not [line for line in printed_lines(jobs, width=40) if "…" in line]
 
@@ -100,7 +100,7 @@ def test_finished_run_names_the_data_files_that_changed(
     print_finished(run)
     expected = (
         "train.en changed since this run was started: to train it again, add force=true; name=NAME trains "
-        "another run on the changed data"
+        "another run on the changed files"
     )
     assert expected in capsys.readouterr().out.splitlines()
     assert sum(expected in line for line in printed_lines(jobs)) == 1

@@ -1,5 +1,6 @@
 """The registry of metrics."""
 
+import json
 import subprocess
 import sys
 from math import inf
@@ -88,6 +89,32 @@ def test_shares_and_error_rates_are_displayed_in_percent(name: str, stored: floa
     metric = registry.metric(f"test/{name}")
     assert metric.heading.endswith(" [%]")
     assert metric.number(stored) == "17.0"
+    assert metric.number(stored, "+") == "+17.0"
+    assert metric.with_unit(stored) == "17.0 %"
+
+
+def test_other_values_have_four_digits_in_lines_and_large_ones_an_exponent() -> None:
+    loss = registry.metric("val/loss")
+    assert [loss.with_unit(value) for value in (0.012345, 12.5)] == ["0.01234", "12.5"]
+    assert registry.metric("perplexity").number(1.25e30) == "1.25e+30"
+
+
+def test_description_of_a_foreign_metric_restores_its_label_and_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "METRICS", dict(METRICS))
+
+    @text_metric(label="capitals", format="share", direction="lower")
+    def capitals(texts: Texts) -> float:
+        return 0.5
+
+    described = json.loads(json.dumps(registry.describe_foreign(["bleu", "capitals", "loss"])))
+    assert list(described) == ["capitals"]
+    del registry.METRICS["capitals"]
+    damaged = {"a": None, "b": {"label": "b", "format": "?"}, "c": {"label": 3, "format": "share"}}
+    registry.register_described({**damaged, "bleu": {"label": "x", "format": "share"}, **described})
+    metric = registry.metric("test/capitals")
+    assert (metric.heading, metric.number(0.125), metric.sign) == ("capitals [%]", "12.5", -1)
+    assert registry.metric("test/bleu").label == "BLEU"
+    assert not {"a", "b", "c"} & registry.METRICS.keys()
 
 
 def test_a_metric_names_its_split() -> None:

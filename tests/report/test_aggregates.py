@@ -9,7 +9,6 @@ from scipy import stats
 from attnlab.report.aggregates import (
     aggregates_table,
     interquartile_mean,
-    performance_profile,
     probability_of_improvement,
     score_matrices,
     stratified_bootstrap,
@@ -23,12 +22,6 @@ def test_interquartile_mean_leaves_out_a_quarter_at_each_end() -> None:
     assert interquartile_mean(scores) == (2 + 3 + 4 + 5) / 4  # without 0, 1 and 9, 100
     assert interquartile_mean(np.array([[1.0], [2.0], [9.0]])) == 4  # of three scores, none is left out
     assert interquartile_mean(np.array([[1.0], [2.0], [9.0], [4.0], [3.0]])) == 3
-
-
-def test_performance_profile_is_the_share_of_scores_above_a_threshold() -> None:
-    scores = np.array([[1.0, 2.0], [3.0, 4.0]])
-    profile = performance_profile(scores, np.array([0.0, 1.0, 2.5, 4.0]))
-    assert profile.tolist() == [1, 0.75, 0.5, 0]  # strictly above
 
 
 def test_probability_of_improvement_counts_ties_as_half() -> None:
@@ -57,21 +50,16 @@ def test_bootstrap_resamples_the_runs_within_each_task() -> None:
 def test_bootstrap_intervals_of_two_groups_and_of_vectors() -> None:
     ours, theirs = np.array([[5.0], [6.0], [7.0]]), np.array([[1.0], [2.0]])
     assert stratified_bootstrap(probability_of_improvement, ours, theirs) == (1, 1)
-    low, high = stratified_bootstrap(
-        lambda scores: performance_profile(scores, np.array([0.0, 5.5, 9.0])), ours
-    )
+    low, high = stratified_bootstrap(lambda runs: (runs > np.array([0.0, 5.5, 9.0])).mean(axis=1), ours)
     assert low == pytest.approx([1, 0, 0])
     assert high == pytest.approx([1, 1, 0])
 
 
 def test_statistics_of_many_resamples_equal_those_of_each() -> None:
     ours, theirs = np.random.default_rng(0).integers(0, 9, size=(2, 4, 5, 3)).astype(float)
-    thresholds = np.array([1.0, 4.5])
     for index, (our, their) in enumerate(zip(ours, theirs, strict=True)):
         assert interquartile_mean(ours)[index] == interquartile_mean(our)
         assert interquartile_mean(our) == pytest.approx(stats.trim_mean(our, 0.25, axis=None))
-        profile = performance_profile(our, thresholds)
-        assert performance_profile(ours, thresholds)[index].tolist() == profile.tolist()
         assert probability_of_improvement(ours, theirs)[index] == probability_of_improvement(our, their)
 
 
@@ -80,7 +68,6 @@ def test_aggregates_reject_scores_that_are_not_finite(value: float) -> None:
     scores, other = np.array([[1.0], [value], [2.0], [3.0]]), np.ones((2, 1))
     for statistic, groups in (
         (interquartile_mean, (scores,)),
-        (lambda each: performance_profile(each, np.array([1.5])), (scores,)),
         (probability_of_improvement, (scores, other)),
         (probability_of_improvement, (other, scores)),
     ):

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from attnlab.errors import UserError
-from attnlab.files.run_directory import Run
 from attnlab.metrics import registry
 from attnlab.report.collect import collect
 from attnlab.report.comparison import Comparison, by_question, compare, compare_pair, correct
 from attnlab.report.statistics import holm
-from attnlab.report.tables import comparisons_table, scores_table
-from run_files import Sentence, study, write_run
+from attnlab.report.study import Study
+from attnlab.report.tables import build_tables, comparisons_table, scores_table
+from run_files import Sentence, study, with_code, with_data, write_run
 
 T_2 = 4.302652729911275  # 97.5 % quantile of Student's t with 2 degrees of freedom
 
@@ -296,24 +296,105 @@ def test_a_difference_that_is_not_significant_has_the_sign_of_the_table() -> Non
     assert [*row] == ["-2.0", "-4.5"]
 
 
-def with_data(run: Run, **digests: str) -> None:
-    """Record the digests of the splits in the result of a run."""
-    splits = {name: {"pairs": 8, "sha256": digest} for name, digest in digests.items()}
-    result = json.loads(run.result.read_text())
-    run.result.write_text(json.dumps({**result, "data": {"splits": splits}}))
-
-
 def test_variants_with_different_test_data_are_not_compared(tmp_path: Path) -> None:
     data = {"copy": ("c", 10.0), "copy_dot": ("c", 20.0), "sort": ("s", 30.0)}
     for variant, (digest, score) in data.items():
         for seed in range(2):
-            run = write_run(tmp_path, variant, seed, scores={"test/bleu": score + 2 * seed * (digest == "s")})
+            run = write_run(
+                *(tmp_path, variant, seed),
+                scores={"test/bleu": score + 2 * seed * (digest == "s")},
+                data={"task": variant.partition("_")[0]},
+                decoder={"size": int(score)},
+            )
             with_data(run, train=variant, test=digest)
     found = collect([tmp_path])
     assert [(each.variant, each.reference) for each in compare(found)] == [("copy_dot", "copy")]
     assert compare(found, reference="sort") == []
-    assert scores_table(found).notes[1:] == [
-        "Not compared with each other, since their test data differ: sort; copy_dot, copy."
+    *scores, _, _ = build_tables(found, [])
+    titles = {table.title: [*table.text.index] for table in scores}
+    assert titles == {
+        "Final scores · data.task=copy": ["copy_dot", "copy"],
+        "Final scores · data.task=sort": ["sort"],
+    }
+    assert [note for table in scores for note in table.notes[1:]] == [
+        "Not compared with each other, since their test data differ: copy_dot, copy; sort."
+    ]
+
+
+def test_each_task_has_its_own_main_score(tmp_path: Path) -> None:
+    for variant, score in (("none", 20.0), ("dot", 30.0)):
+        translated = write_run(
+            tmp_path, variant, scores={"test/bleu": score, "test/exact_match": 0.0}, name="mt"
+        )
+        spoken = write_run(tmp_path, variant, scores={"test/wer": score}, name="g2p")
+        with_data(translated, test="m")
+        with_data(spoken, test="g")
+    found = collect([tmp_path])
+    by_data = {part.data: (part.metrics, part.variants) for part in found.parts}
+    assert by_data == {
+        "name=g2p": (["test/wer"], ["none · name=g2p", "dot · name=g2p"]),  # lower is better
+        "name=mt": (["test/bleu", "test/exact_match"], ["dot · name=mt", "none · name=mt"]),
+    }
+    assert found.models == {}  # no average of different scores
+    assert {(each.metric, each.reference) for each in compare(found)} == {
+        ("test/wer", "none · name=g2p"),
+        ("test/bleu", "none · name=mt"),
+        ("test/exact_match", "none · name=mt"),
+    }
+
+
+def languages(folder: Path, differences: dict[str, tuple[float, ...]]) -> Study:
+    """Runs of "none" and "dot" on languages: WER 50 of "none", and lower ones of "dot"."""
+    for lang, by_seed in differences.items():
+        for seed, difference in enumerate(by_seed):
+            for model, score in (("none", 50.0), ("dot", 50.0 - difference)):
+                settings = {"attention": {"_target_": model}, "data": {"train": lang}, "lang": lang}
+                run = write_run(folder, f"{model}-{lang}", seed, scores={"test/wer": score}, **settings)
+                with_data(run, test=lang)
+    return collect([folder])
+
+
+def test_models_are_paired_over_languages_and_languages_are_not_compared(tmp_path: Path) -> None:
+    """Means over seeds are 1, 2 and 6: mean 3, s = √7, t = 3 / √(7 / 3)."""
+    found = languages(tmp_path, {"ady": (0.0, 2.0), "gre": (1.0, 3.0), "hun": (6.0, 6.0)})
+    compared = compare(found)
+    assert [(each.over, each.variant, each.reference) for each in compared] == [
+        ("data", "dot", "none"),
+        *(("seeds", f"dot-{lang}", f"none-{lang}") for lang in ("ady", "gre", "hun")),
+    ]
+    result = compared[0]
+    half = T_2 * sqrt(7 / 3)
+    assert (result.difference, result.data_sets, result.seeds) == (-3, 3, 2)
+    assert (result.low, result.high) == (pytest.approx(-3 - half), pytest.approx(-3 + half))
+    assert result.p == pytest.approx(1 - 3 / sqrt(7 / 3) / sqrt(2 + 9 / (7 / 3)))
+    assert result.summary.startswith(
+        "No significant difference between dot and none: -3.0 points of WER [-9.6, 3.6], p = "
+    )
+    assert result.summary.endswith("3 data sets, 2 seeds.")
+    assert [*by_question(compared)] == ["Across data sets", "Across training runs"]
+    assert compare(found, reference="dot")[0].difference == 3
+    table = comparisons_table(compared, found)
+    assert table.text.reset_index().iloc[0][["across", "data sets", "difference"]].tolist() == [
+        "data sets",
+        "3",
+        "-3.0",
+    ]
+
+
+def test_runs_before_and_after_an_edit_of_a_class_are_two_variants(tmp_path: Path) -> None:
+    for seed, digest in enumerate(("a" * 64, "a" * 64, "b" * 64)):
+        with_code(write_run(tmp_path, "gaussian", seed), mech_Gaussian=digest)
+        write_run(tmp_path, "none", seed)
+    found = collect([tmp_path])
+    seeds = {variant: [run.seed for run in runs] for variant, runs in found.by_variant().items()}
+    old, new = "gaussian · Gaussian code aaaaaaaa", "gaussian · Gaussian code bbbbbbbb"
+    assert seeds == {old: [0, 1], new: [2], "none": [0, 1, 2]}
+    assert {(each.variant, each.reference) for each in compare(found, all_pairs=True)} == {
+        (old, "none"),
+        (new, "none"),
+    }
+    assert build_tables(found, [])[0].notes[1:] == [
+        f"Not compared with each other, since the code of mech.Gaussian differs: {old}, {new}."
     ]
 
 
@@ -323,6 +404,8 @@ def test_runs_before_and_after_a_change_of_their_data_are_two_variants(tmp_path:
     found = collect([tmp_path])
     seeds = {variant: [run.seed for run in runs] for variant, runs in found.by_variant().items()}
     assert seeds == {"dot · test data aaaaaaaa": [0, 1], "dot · test data bbbbbbbb": [2]}
+    assert found.models == {}  # no average of the old and the new data
+    assert compare(found) == []
 
 
 def test_data_that_follow_the_seed_are_compared_by_seed(tmp_path: Path) -> None:

@@ -50,8 +50,6 @@ def test_all_figures_are_drawn(drawn: dict[str, StudyFigure]) -> None:
     assert set(drawn) == {
         "scores-exact_match",
         "by-length",
-        "cost-time",
-        "cost-parameters",
         "train-loss_epoch",
         "val-loss",
         "attention-entropy",
@@ -116,12 +114,6 @@ def test_lengths_without_long_references_are_omitted(
     (line,) = draw(replace(study, runs=runs), metric)["by-length"].figure.axes[0].lines
     assert line.get_xdata().tolist() == lengths
     assert line.get_ydata() == pytest.approx(np.full(2, 100))
-
-
-def test_costs_of_a_metric_without_a_direction_have_no_best_corner() -> None:
-    study = runs_of({"dot": [1.0, 2.0]}, "test/attention/entropy")
-    study = replace(study, runs=[replace(run, parameters=9) for run in study.runs])
-    assert "better" not in draw(study)["cost-parameters"].caption
 
 
 def test_variants_have_the_same_colour_in_all_figures(drawn: dict[str, StudyFigure], study: Study) -> None:
@@ -221,9 +213,3 @@ def test_figures_of_scores_stay_inside_the_bounds() -> None:
     ends = [x for bars in axes.collections for segment in bars.get_segments() for x, _ in segment]
     assert ends
     assert 0 <= min(ends) < max(ends) <= 100
-    (profile,) = drawn["performance-profile"].figure.axes
-    assert profile.get_ylim() == (0, 100)
-    dot, _ = (line.get_xydata() for line in profile.lines)
-    assert dot[0].tolist() == [0, 100]  # all runs are above 0 %
-    assert dot[150, 1] == pytest.approx(200 / 3)
-    assert dot[-1].tolist() == [100, 0]

@@ -16,9 +16,10 @@ from attnlab.report import tables
 from attnlab.report.collect import collect
 from attnlab.report.comparison import compare
 from attnlab.report.results_file import escape_formula, format_csv
+from attnlab.report.statistics import estimate
 from attnlab.report.study import RunRecord
 from attnlab.report.tables import Table, escape_latex, mean_and_range
-from run_files import study, write_run
+from run_files import study, with_data, write_run
 
 TEXTS = st.text(
     st.sampled_from("ab1_*`|\\<>[]{}$&#%~^!\"'-+.:/()=é·±あ א\n\t") | st.characters(exclude_categories=["C"])
@@ -227,7 +228,7 @@ def test_languages_have_a_macro_average(tmp_path: Path) -> None:
     for encoder, offset in (("a", 0), ("b", 1)):
         for variant, scores in {"ady": (20, 40), "gre": (40, 60)}.items():
             for seed, score in enumerate(scores):
-                write_run(
+                run = write_run(
                     tmp_path,
                     f"{variant}-{encoder}",
                     seed,
@@ -236,14 +237,31 @@ def test_languages_have_a_macro_average(tmp_path: Path) -> None:
                     lang=variant,
                     attention_size={"a": 5, "b": 6}[encoder],
                 )
+                with_data(run, val=variant)
     found = replace(collect([tmp_path]), selected_metrics=("val/wer",))
-    table = tables.scores_table(found)
-    assert list(table.text.index[:4]) == ["ady-a", "ady-b", "gre-a", "gre-b"]
+    table, *_ = tables.build_tables(found, [])
+    assert [*table.text.index[:4]] == [
+        *(("lang=ady", "ady-a"), ("lang=ady", "ady-b"), ("lang=gre", "gre-a"), ("lang=gre", "gre-b"))
+    ]
     assert list(table.text["seeds"]) == ["2"] * 4 + [""] * 2
-    assert dict(table.values["WER (val) [%]"].iloc[4:]) == {
-        "macro average of 2 variants · attention_size=5": 40,
-        "macro average of 2 variants · attention_size=6": 41,
+    mean = "WER (val) [%]"
+    assert dict(table.values[mean].iloc[4:]) == {
+        ("all", "macro average of 2 data sets · attention_size=5"): 40,
+        ("all", "macro average of 2 data sets · attention_size=6"): 41,
     }
+    interval = [float(table.values[f"{mean} {end}"].iloc[4]) for end in ("low", "high")]
+    seeds = estimate([30, 50], (0, 100))
+    assert interval == [seeds.low, seeds.high]
+
+
+def test_macro_average_of_one_seed_has_an_interval_over_the_data(tmp_path: Path) -> None:
+    for lang, score in {"ady": 20.0, "gre": 30.0, "hun": 70.0}.items():
+        with_data(write_run(tmp_path, lang, scores={"test/wer": score}, lang=lang), test=lang)
+    (table,) = (table for table in tables.build_tables(collect([tmp_path]), []) if table.name == "scores")
+    mean = estimate([20, 30, 70], (0, 100))
+    assert table.values["WER [%]"].iloc[-1] == 40
+    assert table.values["WER [%] low"].iloc[-1] == mean.low
+    assert table.text.index[-1] == ("all", "macro average of 3 data sets")
 
 
 def test_variants_with_the_same_data_have_no_macro_average() -> None:

@@ -1,15 +1,19 @@
 """Parts from outside are checked before a run trains, and before a sweep; those of attnlab pass too."""
 
+import json
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
 from attnlab.cli.main import run
 from attnlab.config.compose import compose_run
 from attnlab.config.options import CONF
+from attnlab.files.run_directory import Run
 from attnlab.jobs.preflight import build_on_meta, find_error
 from attnlab.testing import PartError
-from attnlab.training.own_parts import check_parts
+from attnlab.training.own_parts import check_parts, describe_code, warn_of_changed_code
+from commands import TINY_REVERSE, attnlab
 
 PADDED = """
 import torch
@@ -59,3 +63,57 @@ def test_slip_is_found_by_command_run_and_sweep(
     error = find_error(compose_run(OVERRIDES))
     assert error is not None
     assert message in error
+
+
+def test_digest_of_code_covers_the_modules_that_a_part_uses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    texts = {
+        "part_a": "import helper_a\nclass A: pass\n",
+        "helper_a": "x = 1\n",
+        "other_a": "import part_a\n",
+    }
+    for name, text in texts.items():
+        Path(f"{name}.py").write_text(text)
+    config = OmegaConf.create(
+        {"attention": {"_target_": "part_a.A"}, "optimizer": {"_target_": "torch.optim.Adam"}}
+    )
+    described = describe_code(config)
+    assert list(described["parts"]) == ["part_a.A"]
+    assert {Path(path).name for path in described["files"]} == {"part_a.py", "helper_a.py"}
+    assert warn_of_changed_code(described, config) == []
+    assert warn_of_changed_code(None, config) == []  # a run of an earlier version
+    Path("helper_a.py").write_text("x = 2\n")
+    assert warn_of_changed_code(described, config) == ["part_a.A"]
+    assert describe_code(OmegaConf.create({"optimizer": {"_target_": "torch.optim.Adam"}})) == {}
+
+
+@pytest.mark.slow
+def test_commands_tell_that_the_code_of_a_part_changed(tmp_path: Path) -> None:
+    path = tmp_path / "padded.py"
+    path.write_text(PADDED.replace("keys.shape[1]", "2"))
+    train = (
+        "train",
+        *TINY_REVERSE,
+        "attention=dot",
+        "attention._target_=padded.Padded",
+        "trainer.max_epochs=1",
+    )
+    sizes = ("encoder.size=8", "decoder.size=16", "logger=none")
+    attnlab(*train, *sizes, folder=tmp_path)
+    (directory,) = (tmp_path / "outputs" / "reverse").iterdir()
+    code = Run(directory).read_result()["code"]
+    assert list(code["parts"]) == ["padded.Padded"]
+    assert (
+        "is not the code"
+        not in attnlab("evaluate", str(directory), "--trust", "padded", folder=tmp_path).stderr
+    )
+    path.write_text(PADDED.replace("keys.shape[1]", "3"))
+    done = attnlab("evaluate", str(directory), "--trust", "padded", folder=tmp_path)
+    assert "the code of padded.Padded is not the code that this run was started with" in done.stderr
+    (evaluation,) = (path for path in directory.glob("evaluations/*/result.json"))
+    assert json.loads(evaluation.read_text())["changed_code"] == ["padded.Padded"]
+    again = attnlab(*train, *sizes, folder=tmp_path).stdout
+    assert f"{path} changed since this run was started: to train it again, add force=true" in again

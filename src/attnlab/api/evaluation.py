@@ -36,6 +36,7 @@ from attnlab.training.callbacks.outputs import Predictions
 from attnlab.training.checkpoints import read_data_record
 from attnlab.training.models import load_model
 from attnlab.training.module import Seq2SeqModule
+from attnlab.training.own_parts import warn_of_changed_code
 
 CHANGEABLE = (
     *("attention_override", "batching", "bleu", "data", "explain", "grammar"),
@@ -94,6 +95,7 @@ def evaluate(
     _refuse_fixed(overrides)
     check_settings(config)
 
+    changed_code = warn_of_changed_code(members[0][0].read_result().get("code"), trained)
     records = [read_data_record(checkpoint) for _, checkpoint in members]
     split = split or next((name for name in ("test", "val") if name in given.files), None)
     if split in given.files:
@@ -111,6 +113,7 @@ def evaluate(
         members=members,
         training_sources=torch.cat([record["training_sources"] for record in records]),
         overrides=overrides,
+        changed_code=changed_code,
         explain=_build_scorecard(config, network, vocabularies),
     )
     interventions = build.build_interventions(config, network)
@@ -133,6 +136,7 @@ class _Setup:
     members: list[tuple[Run, Path]]
     training_sources: torch.Tensor  # hashes of those of all members, [N]
     overrides: list[str]
+    changed_code: list[str]  # parts whose code changed after the training
     explain: Callable[[Sequence[Pair]], dict[str, Score]] | None
 
     @property
@@ -184,6 +188,7 @@ def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attentio
         "checkpoint": str(setup.members[0][1]),
         "ensemble_with": setup.others,
         "overrides": setup.overrides,
+        "changed_code": setup.changed_code,
         "split": split,
         "sentences": len(decoded),
         "seen_in_training": sum(seen),

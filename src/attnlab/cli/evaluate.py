@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.table import Column, Table
@@ -72,49 +72,45 @@ def _metrics_table(metrics: Metrics, changed: Mapping[str, Metrics], title: str)
     columns = [Column(name, overflow="fold") for name in ("score", "value", *changed)]
     table = Table(*columns, title=title, show_lines=bool(changed))
     for name, value in metrics.items():
+        metric = registry.metric(name)
         cells = [
-            f"{_number(others[name])}\n{_number(value - others[name], '+')}" if name in others else "–"
+            f"{metric.number(others[name])}\n{metric.number(value - others[name], '+')}"
+            if name in others
+            else "–"
             for others in changed.values()  # zero weights have no attention metrics
         ]
-        label = registry.name(name)  # the title names the split
-        table.add_row(label.replace("/", " ").replace("_", " "), _number(value), *cells)
+        table.add_row(metric.label_with_unit, metric.number(value), *cells)
     return table
-
-
-def _number(score: float, sign: str = "") -> str:
-    """Format a metric in at most nine characters; a perplexity may be very large."""
-    if abs(score) < 10:
-        return f"{score:{sign}.4f}"
-    return f"{score:{sign}.2f}" if abs(score) < 1e4 else f"{score:{sign}.2e}"
 
 
 def _lengths_table(by_length: Sequence[LengthScores]) -> Table:
     """Build a table with one row per range of lengths; the eight metrics of CoNaLa fit into 80 columns."""
-    names = list(by_length[0].scores)
-    heads = ("source length", "inputs", *(name.replace("_", " ") for name in names))
+    metrics = {name: registry.metric(name) for name in by_length[0].scores}
+    heads = ("source length", "inputs", *(metric.label_with_unit for metric in metrics.values()))
     columns = [Column(head, overflow="fold", justify="right") for head in heads]
     table = Table(*columns, title="by source length, in tokens", pad_edge=False)
     for row in by_length:
         span = f"{row.shortest}" if row.shortest == row.longest else f"{row.shortest}–{row.longest}"
-        table.add_row(span, str(row.sentences), *(_short_number(row.scores[name]) for name in names))
+        table.add_row(span, str(row.sentences), *_cells(metrics, row.scores))
     return table
 
 
 def _known_table(parts: Mapping[str, Metrics]) -> Table:
     """Build a table of the scores of sources that are in the training split, and of the others."""
-    columns = ["sources", *dict.fromkeys(name for scores in parts.values() for name in scores)]
-    heads = (Column(name.replace("_", " "), overflow="fold") for name in columns)
-    table = Table(*heads, title="known: in the training split", pad_edge=False)
+    metrics = {name: registry.metric(name) for scores in parts.values() for name in scores}
+    heads = ("sources", *(metric.label_with_unit for metric in metrics.values()))
+    columns = (Column(head, overflow="fold") for head in heads)
+    table = Table(*columns, title="known: in the training split", pad_edge=False)
     for part, scores in parts.items():
-        table.add_row(part, *(_short_number(scores.get(name)) for name in columns[1:]))
+        table.add_row(part, *_cells(metrics, scores))
     return table
 
 
-def _short_number(score: float | None) -> str:
-    """Format a fraction, or points up to 100, in five characters."""
-    if score is None:
-        return "–"
-    return f"{score:.3f}" if abs(score) < 10 else f"{score:.1f}"
+def _cells(metrics: Mapping[str, registry.Metric], scores: Mapping[str, float | None]) -> Iterator[str]:
+    """Yield the formatted score of each metric, or a dash."""
+    for name, metric in metrics.items():
+        score = scores.get(name)
+        yield "–" if score is None else metric.number(score)
 
 
 def _explanations_table(scores: dict[str, Score], split: str) -> Table:

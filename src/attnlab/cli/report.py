@@ -76,10 +76,9 @@ def main(options: argparse.Namespace) -> int:
     from attnlab.report.aggregates import aggregates_table
     from attnlab.report.collect import collect
     from attnlab.report.comparison import compare
-    from attnlab.report.drawing import write_figures
+    from attnlab.report.drawing import styles_of, write_figures
     from attnlab.report.figures import draw_figures
     from attnlab.report.page import write_page
-    from attnlab.report.style import variant_styles
     from attnlab.report.tables import build_tables, write_tables
 
     output = options.output or options.paths[0] / "report.html"
@@ -104,9 +103,10 @@ def main(options: argparse.Namespace) -> int:
         progress=_with_progress_bar,
     )
     with Console(stderr=True).status("drawing figures"):
-        tables = [*build_tables(study, comparisons), *aggregates_table(study, comparisons)]
+        tables = build_tables(study, comparisons)
+        tables += [table for part in study.parts for table in aggregates_table(part, comparisons)]
         write_tables(tables, study, folder)
-        styles = variant_styles(study.variants)
+        styles = styles_of(study)
         figures = draw_figures(study, styles)
         write_page(study, comparisons, tables, figures, output)
         write_figures(figures, styles, folder / "figures")
@@ -182,7 +182,7 @@ def _print(study: Study, tables: Sequence[Table], comparisons: Sequence[Comparis
 
     for variant, seeds, reason in unfinished_lines(study):
         print_line(f"not included: {variant} {seeds}, {reason}", style="yellow")
-    for table in tables[:2]:
+    for table in tables[:-1]:
         shown = TerminalTable(title=Text(escape_control_characters(f"{study.name} · {table.title}")))
         cells = table.text.reset_index()
         for place, name in enumerate(cells.columns):

@@ -19,6 +19,7 @@ from rich.progress import (
 from attnlab.files.metrics_file import read_latest
 from attnlab.files.run_directory import Run
 from attnlab.files.terminal import print_line
+from attnlab.metrics.registry import metric
 
 READ_INTERVAL = 1.0
 """Seconds between two checks of the files of a job."""
@@ -63,7 +64,7 @@ class JobFiles:
 
     def describe(self) -> str:
         """Return `dot-seed0-12345678  val/loss 0.4132`."""
-        score = "" if self.score is None else f"  {self.monitor} {self.score:.4f}"
+        score = "" if self.score is None else f"  {self.monitor} {metric(self.monitor).with_unit(self.score)}"
         return f"{self.run.directory.name}{score}"
 
 

@@ -14,6 +14,7 @@ from rich.text import Text
 from attnlab.files.digests import changed_files
 from attnlab.files.run_directory import Run
 from attnlab.files.terminal import print_line
+from attnlab.metrics.registry import metric
 
 STATES = ("finished", "failed", "interrupted", "in use", "waiting")
 """States of a job after its sweep ended: another process uses it, or it never started and is waiting."""
@@ -47,7 +48,7 @@ class Status:
         """Return one line with the state of the run, and its score or its error."""
         error = self.result.get("error")
         reason = "" if error is None else f": {' '.join(str(error).splitlines())}"
-        value = "" if self.score is None else f"{self.monitor} {self.score:.4f}"
+        value = "" if self.score is None else f"{self.monitor} {metric(self.monitor).with_unit(self.score)}"
         state = f"{self.state:12} {_relative(self.run.directory)}{reason}"
         return "  ".join(filter(None, [state, value, self.duration, *self.notes]))
 
@@ -75,7 +76,7 @@ def print_finished(run: Run) -> None:
     if changed:
         print(changed)
     for name, value in status.result["metrics"].items():
-        print(f"  {name:24} {value:.4f}")
+        print(f"  {name:24} {metric(name).with_unit(value)}")
     print(
         "to train it again, add force=true; settings of output, such as the logger, do not make another run"
     )
@@ -94,7 +95,10 @@ def print_table(runs: Sequence[Run], in_use: Mapping[Path, str], console: Consol
     for column in table.columns[2:]:
         column.justify = "right"
     for job in jobs:
-        scores = ["" if job.score is None or name != job.monitor else f"{job.score:.4f}" for name in monitors]
+        scores = [
+            "" if job.score is None or name != job.monitor else metric(name).with_unit(job.score)
+            for name in monitors
+        ]
         name = Text(str(job.run.directory.relative_to(folder)))
         table.add_row(name, job.state, *scores, job.duration)
     console.print(table)
@@ -124,13 +128,13 @@ def _deleted(run: Run) -> str:
 
 
 def _changed(result: Mapping[str, Any]) -> str:
-    """Return a note on the data files that changed after a run started; empty if none did."""
-    files = changed_files(result.get("data"))
+    """Return a note on the files of data and code that changed after a run started; empty if none did."""
+    files = [*changed_files(result.get("data")), *changed_files(result.get("code"))]
     if not files:
         return ""
     return (
         f"{' and '.join(files)} changed since this run was started: to train it again, add force=true; "
-        "name=NAME trains another run on the changed data"
+        "name=NAME trains another run on the changed files"
     )
 
 

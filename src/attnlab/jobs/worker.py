@@ -143,9 +143,9 @@ def _describe(error: Exception) -> str:
 
 def _print_scores(run: Run, scores: dict[str, float]) -> None:
     columns: dict[str, dict[str, str]] = {}
-    for key, value in scores.items():
-        split = {"val": "validation"}.get(registry.split(key), registry.split(key))
-        columns.setdefault(split, {})[registry.name(key)] = f"{value:.4f}"
+    for metric, value in ((registry.metric(name), value) for name, value in scores.items()):
+        split = "validation" if metric.split == "val" else metric.split
+        columns.setdefault(split, {})[metric.label_with_unit] = metric.number(value)
     table = Table("score", title=run.directory.name)
     for split in columns:
         table.add_column(split, justify="right")

@@ -9,14 +9,14 @@ Logged names have a prefix for the split: "val/bleu", "test/bleu", "attention/en
 "test/attention/entropy". With several test sets the prefix contains the name of the set:
 "test/mscoco/bleu". `metric` returns the metric of a name with or without the prefix.
 
-Runs store shares and rates as fractions of 1, and WER, as its shared tasks do, in percent. Tables and figures
-show all of them in percent.
+Runs store shares and rates as fractions of 1, and WER, as its shared tasks do, in percent. Terminal, log,
+tables and figures show all of them in percent.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from attnlab.errors import UserError
 from attnlab.metrics.sentence_counts import SentenceCounts
@@ -100,6 +100,11 @@ class Metric:
         return f"{self.title} [{self.unit}]" if self.unit else self.title
 
     @property
+    def label_with_unit(self) -> str:
+        """Label with the unit in brackets, for tables whose title or column names the split."""
+        return f"{self.label} [{self.unit}]" if self.unit else self.label
+
+    @property
     def unit(self) -> Literal["%", "nats", ""]:
         """Unit in which values are displayed."""
         return FORMATS[self.format].unit
@@ -128,9 +133,14 @@ class Metric:
         """Convert a value to a scale of 0 to 100, to draw several metrics on one axis."""
         return value if self.bounds[1] == 100 else 100 * value
 
-    def number(self, value: float) -> str:
-        """Format a value in the unit, without the unit's name."""
-        return f"{round(value * self.scale, self.digits) + 0:.{self.digits}f}"  # + 0: no "-0.0"
+    def number(self, value: float, sign: Literal["", "+"] = "") -> str:
+        """Format a value in the unit, without the unit's name; `sign="+"` marks positive values."""
+        shown = round(value * self.scale, self.digits) + 0  # + 0: no "-0.0"
+        return f"{shown:{sign}.{self.digits}f}" if abs(shown) < 1e6 else f"{shown:{sign}.2e}"
+
+    def with_unit(self, value: float) -> str:
+        """Format a value for a line of text: "83.1 %" for shares and rates, else four digits."""
+        return f"{self.number(value)} %" if self.unit == "%" else f"{value:.4g}"
 
     def amount(self, value: float) -> str:
         """Format a difference as words: "4.1 BLEU", "2.0 points of exact match", "0.150 nats of loss"."""
@@ -225,6 +235,33 @@ def signatures(metrics: Iterable[str], tokenizer: str = WORDS) -> dict[str, str]
     """Return the settings string of each metric that has more than one definition, as sacreBLEU writes it."""
     signature_of = {name: metric(name).signature for name in metrics}
     return {name: write(tokenizer) for name, write in signature_of.items() if write is not None}
+
+
+def describe_foreign(metrics: Iterable[str]) -> dict[str, dict[str, str | None]]:
+    """Return label, format and direction of the text metrics that are not part of attnlab.
+
+    `result.json` stores them, so that a report, which does not import the user's module, can show the metric.
+    """
+    known = {name: METRICS[name] for name in metrics if name in METRICS}
+    return {
+        name: {"label": each.label, "format": each.format, "direction": each.direction}
+        for name, each in known.items()
+        if each.function is not None and not each.function.__module__.startswith("attnlab.")
+    }
+
+
+def register_described(metrics: Mapping[str, Any]) -> None:
+    """Register the metrics of `describe_foreign` that are unknown; ignore damaged descriptions."""
+    for name, each in metrics.items():
+        if isinstance(each, Mapping) and each.get("format") in FORMATS and isinstance(each.get("label"), str):
+            direction = each.get("direction")
+            metric = Metric(
+                label=each["label"],
+                kind="text",
+                format=each["format"],
+                direction=direction if direction in get_args(Direction) else None,
+            )
+            METRICS.setdefault(str(name), metric)
 
 
 def split(metric: str) -> str:

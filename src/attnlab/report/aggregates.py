@@ -45,13 +45,6 @@ def interquartile_mean(scores: Scores) -> Scores:
     return np.asarray(ranked[..., cut : ranked.shape[-1] - cut].mean(axis=-1))
 
 
-def performance_profile(scores: Scores, thresholds: Scores) -> Scores:
-    """Return the share of the scores [..., R, M] above each threshold [T]; shape [..., T]."""
-    _require_finite(scores)
-    above = scores[..., None] > thresholds  # [..., R, M, T]
-    return np.asarray(above.mean(axis=(-3, -2)))
-
-
 def probability_of_improvement(ours: Scores, theirs: Scores) -> Scores:
     """Return the probability that a run of ours has a higher score than one of theirs, [..., R, M] each.
 
@@ -141,7 +134,11 @@ def aggregates_table(study: Study, comparisons: Sequence[Comparison]) -> list[Ta
         name = f"probability of improvement over {reference}"
         columns.add(name, improvements, digits=2, write=partial(format_estimate, missing=""))
     notes = [NOTE, *([f"Without a run that has all scores: {', '.join(omitted)}."] if omitted else [])]
-    return [columns.table("aggregates", "Aggregates over runs", {"variant": [*shown]}, notes)]
+    return [
+        columns.table(
+            f"aggregates{study.suffix}", study.titled("Aggregates over runs"), {"variant": [*shown]}, notes
+        )
+    ]
 
 
 def _with_interval(statistic: Callable[..., Scores], *groups: Scores) -> Estimate:

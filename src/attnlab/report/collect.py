@@ -19,13 +19,13 @@ from attnlab.files.metrics_file import read_metrics
 from attnlab.files.predictions import Prediction, read_predictions
 from attnlab.files.run_directory import Run, predictions_file
 from attnlab.files.terminal import escape_control_characters
-from attnlab.metrics.registry import split as metric_split
+from attnlab.metrics import registry
 from attnlab.report.study import (
     RunRecord,
     Study,
     distinguish_variants,
     mark_duplicates,
-    separate_changed_data,
+    separate_changed_runs,
 )
 
 RUN_NAME = re.compile(r"(?P<variant>.+)-seed(?P<seed>\d+)-[0-9a-f]{8}")
@@ -63,7 +63,7 @@ def collect(
     for position, directory in enumerate(directories, start=1):
         progress(position, len(directories))
         runs.append(_read_run(Run(directory)))
-    runs = separate_changed_data(distinguish_variants(mark_duplicates(runs)))
+    runs = separate_changed_runs(distinguish_variants(mark_duplicates(runs)))
     runs.sort(key=lambda run: (run.variant, run.seed, run.directory))
     names = sorted({run.study for run in runs if run.config}) or [runs[0].study]
     return Study(" + ".join(names), runs)
@@ -168,8 +168,9 @@ def _with_config_and_curves(run: Run, record: RunRecord) -> RunRecord:
 
 def _with_results(run: Run, record: RunRecord) -> RunRecord:
     result = run.read_result()
+    registry.register_described(result.get("described", {}))
     memory = result.get("peak_memory") or {}
-    splits = dict.fromkeys(metric_split(name) for name in result["metrics"])
+    splits = dict.fromkeys(registry.split(name) for name in result["metrics"])
     stored = {split: run.predictions / predictions_file(split) for split in splits}
     stored = {split: path for split, path in stored.items() if path.is_file()}
     used = [split for split in stored if split != "val"] or list(stored)
@@ -183,6 +184,7 @@ def _with_results(run: Run, record: RunRecord) -> RunRecord:
         peak_memory=memory.get("gpu", memory.get("host")),
         signatures=result.get("signatures", {}),
         data={name: split["sha256"] for name, split in result.get("data", {}).get("splits", {}).items()},
+        code=result.get("code", {}).get("parts", {}),
         predictions={split: load_predictions(stored[split]) for split in used},
     )
 

@@ -1,6 +1,6 @@
-"""Statistical comparison of variants.
+"""Statistical comparison of variants that were evaluated on the same data, with the same code.
 
-Two questions have separate tests:
+Three questions have separate tests:
 
 Across **seeds** (training runs): would the variants differ if they were trained again with other seeds? The
 runs of two variants are paired by seed and compared by a paired t test. Wilcoxon's signed-rank test makes
@@ -9,29 +9,36 @@ fewer assumptions, but its smallest p-value for n pairs is 2 / 2ⁿ, which excee
 Across **sentences** (test sentences): would the trained networks differ on other sentences? See
 `attnlab.report.resampling`. All seeds that both variants finished on the same test set are used together.
 
+Across **data sets**, such as languages: would the difference persist on other data sets? Models that were
+trained on several ones are paired by data set, and compared by a paired t test of the mean differences over
+seeds. Runs on different data sets are not compared.
+
 Where a margin of equivalence is given for a metric, two one-sided paired t tests over seeds answer whether
 the difference is smaller than the margin (`attnlab.report.statistics.equivalence_p_value`).
 
-All p-values, of both questions, all pairs of variants and all metrics, are one family and corrected by Holm's
+All p-values, of all questions, all pairs of variants and all metrics, are one family and corrected by Holm's
 method: the probability of at least one false claim is at most 5 %. Intervals are not corrected. Those over
 seeds are limited to the possible differences of the metric.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations, product
 from pathlib import Path
+from statistics import fmean
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from attnlab.errors import UsageError
 from attnlab.metrics import registry
 from attnlab.metrics.sentence_counts import Counts
 from attnlab.report.resampling import paired_test, sentences_of
 from attnlab.report.statistics import equivalence_p_value, estimate, holm, t_test_p_value
-from attnlab.report.study import SEPARATOR, RunRecord, Study, noun_of
+from attnlab.report.study import RunRecord, Study, noun_of
 
 RunPair = tuple[RunRecord, RunRecord]
 """Two runs with the same seed: of the variant and of the reference."""
@@ -42,8 +49,8 @@ Task = tuple[str, tuple[str, str]]
 SIGNIFICANCE_LEVEL = 0.05
 """Maximum corrected p-value, exclusive, of a difference that is reported as significant."""
 
-BASELINE = "none"
-"""Default reference that variants are compared with: no attention."""
+BASELINE = re.compile(r"none(?!\w)")
+"""Start of the name of the default reference: "none", "none · optimizer.lr=1", "none-length5"."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +60,8 @@ class Comparison:
     metric: str  # with its split, such as "test/bleu"
     variant: str
     reference: str
-    over: Literal["seeds", "sentences"]
-    seeds: int  # with a score of both variants
+    over: Literal["seeds", "sentences", "data"]
+    seeds: int  # with a score of both variants; over data sets, the smallest number
     sentences: int | None = None  # of the test set, for comparisons over sentences
     difference: float | None = None  # mean over seeds, or of the corpora of all seeds; None without a seed
     low: float | None = None  # ends of the uncorrected 95 % interval
@@ -67,6 +74,7 @@ class Comparison:
     p_equivalence: float | None = None  # uncorrected, over seeds
     p_equivalence_corrected: float | None = None  # by Holm over the same family
     noun: str = "sentences"  # "inputs" if they are not sentences: see `noun_of`
+    data_sets: int | None = None  # for comparisons over data sets
     left_out: int = 0  # seeds that both variants finished without a finite score of one of them
 
     @property
@@ -98,13 +106,16 @@ class Comparison:
         if self.over == "seeds" and self.seeds == 1:
             return f"{lead} in one seed: a test across seeds needs at least two."
         if self.p_corrected is None or self.low is None or self.high is None:
-            return f"{lead} in each of {seeds}: without variance there is no test."
+            units = seeds if self.data_sets is None else f"{self.data_sets} data sets"
+            return f"{lead} in each of {units}: without variance there is no test."
         if not self.significant:
             lead = f"No significant difference between {variants}: {metric.amount(self.difference)}"
             sign = 1
         low, high = (metric.number(end) for end in sorted((self.low * sign, self.high * sign)))
         holm = "" if self.family_size == 1 else f" (Holm, {self.family_size} tests)"
         basis = seeds if self.sentences is None else f"{self.sentences:,} {self.noun}, {seeds}"
+        if self.data_sets is not None:
+            basis = f"{self.data_sets} data sets, {seeds}"
         return f"{lead} [{low}, {high}], {_format_p(self.p_corrected)}{holm}, {basis}.{self._equivalence}"
 
     @property
@@ -120,8 +131,9 @@ class Comparison:
 def by_question(comparisons: Iterable[Comparison]) -> dict[str, list[Comparison]]:
     """Group comparisons under the headings of their questions."""
     groups: dict[str, list[Comparison]] = {}
+    headings = {"seeds": "Across training runs", "data": "Across data sets"}
     for each in comparisons:
-        heading = "Across training runs" if each.over == "seeds" else f"Across test {each.noun}"
+        heading = headings.get(each.over, f"Across test {each.noun}")
         groups.setdefault(heading, []).append(each)
     return groups
 
@@ -145,9 +157,10 @@ def compare(
         progress: wraps the tasks, for example in a progress bar.
 
     Returns:
-        The comparisons over seeds, then those over sentences. A metric is omitted for a pair of variants if
-        one of them does not have it, such as metrics of attention weights for a model without attention, or
-        if they were evaluated on different data.
+        The comparisons over data sets, over seeds, then those over sentences. A metric is omitted for a pair
+        of variants if one of them does not have it, such as metrics of attention weights for a model without
+        attention. Variants are not compared if they were evaluated on different data, or if the code of a
+        part that they share differs.
     """
     runs = {run.directory: run for run in study.finished}
 
@@ -160,7 +173,19 @@ def compare(
 
     groups = study.by_variant()
     over_seeds, over_sentences = [], []
-    tasks = list(product(study.metrics, _variant_pairs(study.variants, reference, all_pairs)))
+    if reference is not None and reference not in {*study.variants, *study.models}:
+        raise UsageError(
+            f"{reference!r} has no finished run. Choose the reference from "
+            f"{', '.join([*study.variants, *filter(None, study.models)])}."
+        )
+    tasks = [
+        (metric, pair)
+        for part in study.parts
+        for metric in part.metrics
+        for pair in _variant_pairs(
+            part.variants, study.models.get(reference or "", {}).get(part.data, reference), all_pairs
+        )
+    ]
     for metric, (variant, other) in progress(tasks):
         scored = [[run for run in groups[name] if run.score(metric) is not None] for name in (variant, other)]
         if not all(scored):
@@ -168,7 +193,7 @@ def compare(
         ours, theirs = ({run.seed: run for run in group} for group in scored)
         pairs = [(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
         split = registry.split(metric)
-        if not all(our.has_data_of(their, split) for our, their in pairs or product(*scored)):
+        if not all(our.is_comparable(their, split) for our, their in pairs or product(*scored)):
             continue
         finished = {run.seed for run in groups[variant]} & {run.seed for run in groups[other]}
         comparison = Comparison(
@@ -176,7 +201,11 @@ def compare(
         )
         over_seeds.append(_over_seeds(comparison, pairs, (margins or {}).get(metric)))
         over_sentences += _over_sentences(comparison, pairs, counts)
-    return correct([*over_seeds, *over_sentences])
+    model = next(
+        (name for name, variants in study.models.items() if reference in variants.values()), reference
+    )
+    over_data = [*_over_data(study, model, all_pairs)]
+    return correct([*over_data, *over_seeds, *over_sentences])
 
 
 def compare_pair(study: Study, variant: str, reference: str) -> list[Comparison]:
@@ -186,18 +215,47 @@ def compare_pair(study: Study, variant: str, reference: str) -> list[Comparison]
 
 
 def _variant_pairs(variants: Sequence[str], reference: str | None, all_pairs: bool) -> list[tuple[str, str]]:
-    """Return the pairs (variant, reference) to compare."""
-    if reference is not None and reference not in variants:
-        raise UsageError(
-            f"{reference!r} has no finished run. Choose the reference from {', '.join(variants)}."
-        )
-    baselines = [variant for variant in variants if variant.partition(SEPARATOR)[0] == BASELINE]
+    """Return the pairs (variant, reference) to compare; none with a reference that is not among them."""
+    baselines = [variant for variant in variants if BASELINE.match(variant)]
     if reference is None and len(baselines) == 1:
         (reference,) = baselines
+    if reference is not None and reference not in variants and not all_pairs:
+        return []
     if all_pairs or reference is None:
         # The reference comes last, so that it is the second of its pairs
         return list(combinations(sorted(variants, key=lambda variant: variant == reference), 2))
     return [(variant, reference) for variant in variants if variant != reference]
+
+
+def _over_data(study: Study, reference: str | None, all_pairs: bool) -> Iterator[Comparison]:
+    """Yield the comparisons of models over the data sets that both were trained on, if there are several."""
+    groups, parts = study.by_variant(), {part.data: part for part in study.parts}
+    for ours, theirs in _variant_pairs([*study.models], reference, all_pairs):
+        variants = [
+            (data, study.models[ours][data], study.models[theirs].get(data)) for data in study.models[ours]
+        ]
+        metrics = dict.fromkeys(
+            metric for data, _, other in variants if other for metric in parts[data].metrics
+        )
+        for metric in metrics:
+            scores = [
+                [
+                    {run.seed: score for run in groups[name] if (score := run.score(metric)) is not None}
+                    for name in pair
+                ]
+                for _, *pair in variants
+                if None not in pair
+            ]
+            seeds = [our.keys() & their.keys() for our, their in scores]
+            differences = [
+                fmean(our[seed] - their[seed] for seed in shared)
+                for (our, their), shared in zip(scores, seeds, strict=True)
+                if shared
+            ]
+            if len(differences) > 1:
+                smallest = min(len(shared) for shared in seeds if shared)
+                comparison = Comparison(metric, ours, theirs, "data", smallest, data_sets=len(differences))
+                yield _t_test(comparison, np.array(differences))
 
 
 def _over_seeds(comparison: Comparison, pairs: Sequence[RunPair], margin: float | None) -> Comparison:
@@ -205,9 +263,15 @@ def _over_seeds(comparison: Comparison, pairs: Sequence[RunPair], margin: float 
     if not pairs:
         return comparison
     ours, theirs = np.array([[run.scores[comparison.metric] for run in pair] for pair in pairs]).T  # [n], [n]
-    differences = ours - theirs
+    return _t_test(comparison, ours - theirs, margin)
+
+
+def _t_test(
+    comparison: Comparison, differences: NDArray[np.float64], margin: float | None = None
+) -> Comparison:
+    """Add the mean of differences [n] and, if they vary, its interval and its tests."""
     comparison = replace(comparison, difference=float(differences.mean()))
-    if len(pairs) == 1 or np.ptp(differences) < 1e-9:
+    if np.ptp(differences) < 1e-9:
         return comparison
     smallest, largest = registry.metric(comparison.metric).bounds
     interval = estimate(differences.tolist())

@@ -13,10 +13,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from attnlab.metrics import registry
+from attnlab.metrics.registry import Metric
 from attnlab.report.files import save
 from attnlab.report.statistics import Estimate
-from attnlab.report.style import INK, MUTED, RULE, STYLE_SHEET, VariantStyle
+from attnlab.report.study import Study
+from attnlab.report.style import INK, MUTED, RULE, STYLE_SHEET, VariantStyle, variant_styles
 from attnlab.report.text import truncate
 
 Styles = Mapping[str, VariantStyle]
@@ -49,8 +50,8 @@ class StudyFigure:
     title: str  # heading in the page
     caption: str  # what is plotted, and how uncertainty is shown
     figure: Figure  # the figure, without a legend of variants; the page has one for all figures
+    names: Sequence[str] = ()  # variants, or models, that the figure does not name: those of its legend
     dashed: bool = False  # whether dash patterns distinguish the variants, else only markers do
-    needs_legend: bool = True  # whether variants appear in the figure without their names
 
 
 def new_figure(height: float = SIZE[1]) -> tuple[Figure, Axes]:
@@ -80,30 +81,38 @@ def error_bar(value: float, low: float, high: float) -> list[list[float]]:
     return [[max(0, value - low)], [max(0, high - value)]]
 
 
-def axis_label(metric: str, *, split: bool = False) -> str:
-    """Return the label of a metric with its unit; see `label_of`."""
-    unit, label = registry.metric(metric).unit, label_of(metric, split=split)
-    return f"{label}, in {unit}" if unit else label
+def axis_label(metric: Metric, *, split: bool = False) -> str:
+    """Return the label of a metric with its unit; see `_label`."""
+    label = _label(metric, split=split)
+    return f"{label}, in {metric.unit}" if metric.unit else label
 
 
-def title_of(metric: str, *, split: bool = False) -> str:
-    """Return the label of a metric, capitalised unless it contains capitals; see `label_of`."""
-    label = label_of(metric, split=split)
+def title_of(metric: Metric, *, split: bool = False) -> str:
+    """Return the label of a metric, capitalised unless it contains capitals; see `_label`."""
+    label = _label(metric, split=split)
     return label.capitalize() if label.islower() else label
 
 
-def label_of(metric: str, *, split: bool = False) -> str:
+def _label(metric: Metric, *, split: bool) -> str:
     """Return the label of a metric with the name of a test set, and with "(val)" only if `split`."""
-    described = registry.metric(metric)
-    return described.title if split or described.split not in ("test", "val") else described.label
+    return metric.title if split or metric.split not in ("test", "val") else metric.label
+
+
+def styles_of(study: Study) -> dict[str, VariantStyle]:
+    """Return the style of each variant and model of a study; variants of a model have its style."""
+    model_of = {variant: model for model, variants in study.models.items() for variant in variants.values()}
+    names = dict.fromkeys(model_of.get(variant, variant) for variant in study.variants)
+    styles = variant_styles([*names])
+    return {**styles, **{variant: styles[model] for variant, model in model_of.items()}}
 
 
 def write_figures(figures: Sequence[StudyFigure], styles: Styles, folder: Path) -> None:
     """Add a legend to each figure and write it as an SVG file. Changes the figures."""
     for study_figure in figures:
-        if study_figure.needs_legend:
+        if study_figure.names:
+            shown = {name: styles[name] for name in study_figure.names}
             with mpl.rc_context(fname=STYLE_SHEET):
-                _add_legend(study_figure.figure, styles, dashed=study_figure.dashed)
+                _add_legend(study_figure.figure, shown, dashed=study_figure.dashed)
         save(study_figure.figure, folder / f"{study_figure.name}.svg")
 
 

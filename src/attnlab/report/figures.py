@@ -3,9 +3,10 @@
 Error bars and bands are stated in each caption: the range over seeds, or the 95 % interval of the mean.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
-from functools import partial
 from math import ceil, isfinite
 from pathlib import Path
 from statistics import fmean
@@ -16,24 +17,26 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from attnlab.metrics import registry
+from attnlab.metrics.registry import Metric
 from attnlab.metrics.text.ngrams import MIN_BLEU_TOKENS
-from attnlab.report.aggregates import performance_profile, score_matrices, stratified_bootstrap
 from attnlab.report.drawing import (
+    MAX_NAME,
     StudyFigure,
     Styles,
     axis_label,
     draw_estimate,
     error_bar,
-    label_of,
     label_variants,
     new_figure,
+    styles_of,
     title_of,
     write_figures,
 )
 from attnlab.report.files import fix_layout
 from attnlab.report.statistics import estimate
-from attnlab.report.study import RunRecord, Study, noun_of
-from attnlab.report.style import INK, STYLE_SHEET, variant_styles
+from attnlab.report.study import SEPARATOR, RunRecord, Study, noun_of
+from attnlab.report.style import INK, STYLE_SHEET
+from attnlab.report.text import truncate
 
 Band = list[tuple[float, float, float, float]]
 """(x, mean, minimum, maximum) over seeds, sorted by x."""
@@ -47,11 +50,25 @@ MAX_BINS = 10  # ranges of source lengths
 
 
 def draw_figures(study: Study, styles: Styles) -> list[StudyFigure]:
-    """Draw every figure for which the finished runs have data."""
-    groups = study.by_variant()
-    kinds = (_final_scores, _performance_profile, _scores_by_length, _training_curves, _costs)
+    """Draw every figure for which the finished runs have data.
+
+    With several data sets, the scores of models that were trained on several ones are drawn over the data
+    sets; the other figures are those of each data set with several variants, without curves.
+    """
+    several = len(study.parts) > 1
+    kinds = (
+        (_final_scores, _scores_by_length)
+        if several
+        else (_final_scores, _scores_by_length, _training_curves)
+    )
     with mpl.rc_context(fname=STYLE_SHEET):
-        drawn = [figure for draw in kinds for figure in draw(study, groups, styles)]
+        drawn = [*_scores_by_data(study, styles)]
+        for part in study.parts:
+            groups = part.by_variant()
+            if several and len(groups) == 1 and any(part.data in each for each in study.models.values()):
+                continue
+            for figure in (figure for draw in kinds for figure in draw(part, groups, styles)):
+                drawn.append(replace(figure, name=figure.name + part.suffix, title=part.titled(figure.title)))
         for study_figure in drawn:
             fix_layout(study_figure.figure)
     return drawn
@@ -59,74 +76,118 @@ def draw_figures(study: Study, styles: Styles) -> list[StudyFigure]:
 
 def write_figure(study: Study, name: str, folder: Path) -> None:
     """Draw and write only the figure of this name."""
-    styles = variant_styles(study.variants)
+    styles = styles_of(study)
     chosen = [figure for figure in draw_figures(study, styles) if figure.name == name]
     write_figures(chosen, styles, folder)
 
 
 def _final_scores(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:
     """Draw one row per variant with its seeds, their mean and its interval."""
-    several_splits = len({registry.split(metric) == "val" for metric in study.metrics}) > 1
-    for metric in study.metrics:
-        scale = registry.metric(metric).scale
-        low, high = (scale * end for end in registry.metric(metric).bounds)
+    metrics = [registry.metric(name) for name in study.metrics]
+    several_splits = len({metric.split == "val" for metric in metrics}) > 1
+    for metric in metrics:
+        low, high = (metric.scale * end for end in metric.bounds)
         figure, axes = new_figure(height=0.75 + ROW_HEIGHT * len(groups))
         for row, (variant, runs) in enumerate(groups.items()):
-            if scores := [scale * score for run in runs if (score := run.score(metric)) is not None]:
+            if scores := _scores(runs, metric):
                 draw_estimate(axes, row, scores, estimate(scores, (low, high)), styles[variant])
         label_variants(axes, groups)
         left, right = axes.get_xlim()
         axes.set_xlim(max(left, low), min(right, high))
         axes.set_xlabel(axis_label(metric, split=several_splits))
-        name = metric.removeprefix("test/")
+        name = metric.logged.removeprefix("test/")
         yield StudyFigure(
             f"scores-{(name if several_splits else name.removeprefix('val/')).replace('/', '-')}",
             f"{title_of(metric, split=several_splits)} by variant",
             "Small dots are seeds, large markers their mean, bars its 95\u00a0% interval, on a transformed "
             "scale for scores with bounds.",
             figure,
-            needs_legend=False,
         )
 
 
-def _performance_profile(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:
-    """Draw the share of runs whose score is above each threshold (rliable), if a variant has enough runs."""
-    tasks, matrices = score_matrices(study)
-    matrices = {variant: scores for variant, scores in matrices.items() if len(scores)}
-    if not matrices:
-        return
-    scores = np.concatenate([scores.ravel() for scores in matrices.values()])
-    thresholds = np.linspace(scores.min(), scores.max(), MAX_POINTS)
-    profile = partial(performance_profile, thresholds=thresholds)
-    x, (figure, axes) = registry.metric(tasks[0]).scale * thresholds, new_figure()
-    for variant, scores in matrices.items():
-        style = styles[variant]
-        axes.plot(x, 100 * profile(scores), color=style.colour, linestyle=style.dash, drawstyle="steps-post")
-        low, high = stratified_bootstrap(profile, scores)
-        axes.fill_between(x, 100 * low, 100 * high, color=style.colour, alpha=0.14, linewidth=0, step="post")
-    axes.set_ylim(0, 100)
-    axes.set_xlabel(f"threshold of {axis_label(tasks[0])}")
-    axes.set_ylabel("runs above the threshold, in %")
-    caption = (
-        "Share of runs with a score above each threshold; bands are 95\u00a0% stratified bootstrap intervals."
+def _scores_by_data(study: Study, styles: Styles) -> Iterator[StudyFigure]:
+    """Draw the scores of the models over the data sets, such as languages or lengths, for each metric."""
+    names = [
+        data
+        for data in (part.data for part in study.parts)
+        if any(data in each for each in study.models.values())
+    ]
+    settings, values = zip(*(name.rpartition("=")[::2] for name in names), strict=True) if names else ((), ())
+    one_setting = len({*settings}) == 1 and not any(SEPARATOR in name for name in names)
+    order = sorted(
+        range(len(names)), key=lambda index: _sort_key(values[index] if one_setting else names[index])
     )
-    title = f"Performance profile of {label_of(tasks[0])}"
-    yield StudyFigure("performance-profile", title, caption, figure, dashed=True)
+    ticks = [values[index] if one_setting else names[index] for index in order]
+    groups = study.by_variant()
+    in_order = one_setting and all(isinstance(_sort_key(tick)[0], float) for tick in ticks)
+    for metric in map(registry.metric, study.metrics):
+        figure, axes = new_figure()
+        for place, (model, variants) in enumerate(study.models.items()):
+            style, shift = styles[model], 0.3 * (place / max(1, len(study.models) - 1) - 0.5)
+            points = [
+                (x, scores)
+                for x, index in enumerate(order)
+                if (scores := _scores(groups.get(variants.get(names[index], ""), []), metric))
+            ]
+            means = [fmean(scores) for _, scores in points]
+            spreads = [
+                error_bar(mean, min(scores), max(scores))
+                for mean, (_, scores) in zip(means, points, strict=True)
+            ]
+            if points:
+                axes.errorbar(
+                    [x + (0 if in_order else shift * (len(study.models) > 1)) for x, _ in points],
+                    means,
+                    np.concatenate(spreads, axis=1),
+                    fmt=style.marker,
+                    color=style.colour,
+                    linestyle=style.dash if in_order else "none",
+                    markersize=4.5,
+                    capsize=2.4,
+                )
+        if not axes.has_data():
+            continue
+        rotation = 45 if max(map(len, ticks)) * len(ticks) > 40 else 0
+        axes.set_xticks(
+            range(len(ticks)),
+            labels=[truncate(tick, MAX_NAME) for tick in ticks],
+            rotation=rotation,
+            ha="right" if rotation else "center",
+        )
+        axes.set_xlim(-0.5, len(ticks) - 0.5)
+        axes.set_xlabel(settings[0] if one_setting else "data")
+        axes.set_ylabel(axis_label(metric))
+        yield StudyFigure(
+            f"by-data-{metric.logged.removeprefix('test/').replace('/', '-')}",
+            f"{title_of(metric)} by data set",
+            "Mean over seeds, bars from minimum to maximum.",
+            figure,
+            names=[*study.models] if len(study.models) > 1 else [],
+            dashed=in_order,
+        )
+
+
+def _scores(runs: Sequence[RunRecord], metric: Metric) -> list[float]:
+    """Return the scores of the runs that have the metric, in its unit."""
+    return [metric.scale * score for run in runs if (score := run.score(metric.logged)) is not None]
+
+
+def _sort_key(value: str) -> tuple[float | str, ...]:
+    """Return numbers in a text as numbers, so that 10 is after 5; else the text."""
+    numbers = re.findall(r"-?\d+(?:\.\d+)?", value)
+    return (*map(float, numbers),) if numbers and not re.search(r"[^\W\d_]", value) else (value,)
 
 
 def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:
     """Draw a corpus score by source length, which shows the bottleneck of a fixed-size encoding."""
-    metric = next(
-        (
-            name
-            for name in study.metrics
-            if all(registry.metric(name).sentence_counts(run.tokenizer(name)) for run in study.finished)
-        ),
-        None,
+    counted = (
+        metric
+        for metric in map(registry.metric, study.metrics)
+        if all(metric.sentence_counts(run.tokenizer(metric.logged)) for run in study.finished)
     )
-    if metric is None:
+    if (metric := next(counted, None)) is None:
         return
-    split = registry.split(metric)
+    split = metric.split
     decoded = {
         variant: [run for run in runs if run.predictions.get(split)] for variant, runs in groups.items()
     }
@@ -142,79 +203,44 @@ def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[
     if len(edges) < 2 or not any(bands.values()):
         return
     figure, axes = new_figure()
-    _draw_bands(axes, bands, styles, scale=registry.metric(metric).scale, mark_all=True)
+    _draw_bands(axes, bands, styles, scale=metric.scale, mark_all=True)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     noun = noun_of(sources)
     axes.set_xlabel(f"source length, in {'tokens' if unit == 'words' and noun == 'inputs' else unit}")
     axes.set_ylabel(axis_label(metric))
     inputs = f"{'Validation' if split == 'val' else 'Test'} {noun}"
     caption = f"{inputs} grouped by source length; mean over seeds, bands from minimum to maximum."
-    yield StudyFigure("by-length", f"{title_of(metric)} by source length", caption, figure, dashed=True)
+    title = f"{title_of(metric)} by source length"
+    yield StudyFigure("by-length", title, caption, figure, names=[*groups], dashed=True)
 
 
 def _training_curves(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:
-    main = [f"val/{registry.name(metric)}" for metric in study.metrics[:1]]
+    main = [registry.metric(f"val/{registry.name(metric)}") for metric in study.metrics[:1]]
     titles = {
         "train/loss_epoch": "Training loss",
         "val/loss": "Validation loss",
-        **{metric: f"{title_of(metric)} on the validation split" for metric in main},
+        **{metric.logged: f"{title_of(metric)} on the validation split" for metric in main},
         "attention/entropy": "Attention entropy",
         "attention/alignment_accuracy": "Alignment accuracy of attention",
         "lr-*": "Learning rate",
     }
-    for metric, title in titles.items():
-        bands = {variant: _band(_logged_values(runs, metric)) for variant, runs in groups.items()}
+    for metric, title in ((registry.metric(name), title) for name, title in titles.items()):
+        bands = {variant: _band(_logged_values(runs, metric.logged)) for variant, runs in groups.items()}
         if not any(bands.values()):
             continue
         figure, axes = new_figure()
         first = next(iter(bands.values()))
         identical = len(bands) > 1 and all(band == first for band in bands.values())
         if identical:
-            scale = registry.metric(metric).scale
-            axes.plot([point[0] for point in first], [scale * point[1] for point in first], color=INK)
+            axes.plot([point[0] for point in first], [metric.scale * point[1] for point in first], color=INK)
             caption = "During training; identical for all variants."
         else:
-            _draw_bands(axes, bands, styles, scale=registry.metric(metric).scale)
+            _draw_bands(axes, bands, styles, scale=metric.scale)
             caption = "During training; mean over seeds, bands from minimum to maximum."
         axes.set_xlabel("step")
-        axes.set_ylabel("learning rate" if metric == "lr-*" else axis_label(metric))
-        name = metric.replace("/", "-").strip("-*")
-        yield StudyFigure(name, title, caption, figure, dashed=True, needs_legend=not identical)
-
-
-def _costs(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:
-    costs: dict[str, tuple[str, str, float, Callable[[RunRecord], float | None]]] = {
-        "time": ("time per step", "time per training step, in ms", 1000, lambda run: run.seconds_per_step),
-        "parameters": ("model size", "parameters, in thousands", 0.001, lambda run: run.parameters),
-    }
-    for metric in study.metrics[:1]:
-        corner = {"lower": "; the lower left is better", "higher": "; the upper left is better"}
-        best = corner.get(str(registry.metric(metric).direction), "")
-        for name, (title, label, factor, cost) in costs.items():
-            figure, axes = new_figure()
-            for variant, runs in groups.items():
-                style = styles[variant]
-                points = [
-                    (factor * value, registry.metric(metric).scale * score)
-                    for run in runs
-                    if (value := cost(run)) is not None and (score := run.score(metric)) is not None
-                ]
-                if points:
-                    x, y = (fmean(column) for column in zip(*points, strict=True))
-                    scores = [score for _, score in points]
-                    spread = error_bar(y, min(scores), max(scores))
-                    axes.errorbar(x, y, spread, fmt=style.marker, color=style.colour, capsize=2.5)
-            if not axes.has_data():
-                continue
-            axes.margins(0.12)
-            axes.set_xlabel(label)
-            axes.set_ylabel(axis_label(metric))
-            yield StudyFigure(
-                f"cost-{name}",
-                f"{title_of(metric)} and {title}",
-                f"Mean over seeds, bars from minimum to maximum{best}.",
-                figure,
-            )
+        axes.set_ylabel("learning rate" if metric.logged == "lr-*" else axis_label(metric))
+        name = metric.logged.replace("/", "-").strip("-*")
+        yield StudyFigure(name, title, caption, figure, names=[] if identical else [*groups], dashed=True)
 
 
 def _draw_bands(
@@ -265,15 +291,15 @@ def _source_lengths(sources: Sequence[str]) -> tuple[str, list[int]]:
     return ("words", words) if max(words) > 1 else ("characters", [len(source) for source in sources])
 
 
-def _bin_scores(run: RunRecord, metric: str, unit: str, edges: range) -> dict[float, float]:
+def _bin_scores(run: RunRecord, metric: Metric, unit: str, edges: range) -> dict[float, float]:
     """Return the corpus score of the sentences in each bin of source lengths, by the centre of the bin.
 
     Bins without a reference of four tokens do not define BLEU and are omitted.
     """
-    predictions = run.predictions[registry.split(metric)]
-    score = registry.metric(metric).sentence_counts(run.tokenizer(metric))
+    predictions = run.predictions[metric.split]
+    score = metric.sentence_counts(run.tokenizer(metric.logged))
     assert score is not None
-    shortest = MIN_BLEU_TOKENS if registry.name(metric).endswith("bleu") else 0
+    shortest = MIN_BLEU_TOKENS if metric.name.endswith("bleu") else 0
     counts = score.count(predictions)
     bins: dict[float, list[int]] = {}
     for row, prediction in enumerate(predictions):

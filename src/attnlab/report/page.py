@@ -9,7 +9,7 @@ from markupsafe import Markup
 from attnlab.files.writing import write_atomically
 from attnlab.report import html as page
 from attnlab.report.comparison import Comparison, by_question
-from attnlab.report.drawing import DASH_ARRAYS, MARKER_PATHS, StudyFigure, css_colour, to_svg
+from attnlab.report.drawing import DASH_ARRAYS, MARKER_PATHS, StudyFigure, css_colour, styles_of, to_svg
 from attnlab.report.explorer import Sentence, explorer_json, gather_sentences
 from attnlab.report.study import Study, noun_of, unfinished_lines
 from attnlab.report.style import VariantStyle, variant_styles
@@ -26,19 +26,20 @@ def write_page(
     path: Path,
 ) -> None:
     """Write the report of a study as an HTML file; the figures have the styles of `study.variants`."""
-    styles = variant_styles(study.variants)
+    styles = styles_of(study)
     runs, sentences = gather_sentences(study)
-    main_metric = study.metrics[:1]
+    main_metrics = {part.metrics[0] for part in study.parts if part.metrics}
+    of_models = {variant for variants in study.models.values() for variant in variants.values()}
     _write(
         path,
         title=study.name,
         lead=_count_runs(study),
         noun=study.noun,
         unfinished=unfinished_lines(study),
-        findings=by_question(each for each in comparisons if each.metric in main_metric),
-        further=by_question(each for each in comparisons if each.metric not in main_metric),
+        findings=by_question(each for each in comparisons if each.metric in main_metrics),
+        further=by_question(each for each in comparisons if each.metric not in main_metrics),
         tables=[_table(table) for table in tables],
-        key=[_describe(variant, style) for variant, style in styles.items()],
+        key=[_describe(name, style) for name, style in styles.items() if name and name not in of_models],
         figures=[
             {
                 "title": figure.title,

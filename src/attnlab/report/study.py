@@ -2,21 +2,20 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import combinations, product, takewhile
 from math import isfinite, nan
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from attnlab.files.predictions import Prediction
-from attnlab.files.run_identity import flatten, identity
+from attnlab.files.run_identity import identity
 from attnlab.metrics import registry
 from attnlab.metrics.texts import WORDS
 
-FILES = tuple(f"data.{name}" for name in ("train", "val", "test", "path", "source_path", "target_path"))
-"""Settings that name the files of a corpus."""
 SEPARATOR = " · "
 """Separates the name of a variant from the settings that distinguish it."""
 
@@ -48,6 +47,7 @@ class RunRecord:
     over_sentences: dict[str, tuple[float, float]] = field(default_factory=dict)
     signatures: dict[str, str] = field(default_factory=dict)  # of sacreBLEU, by metric
     data: dict[str, str] = field(default_factory=dict)  # SHA-256 of the pairs of each split, if recorded
+    code: dict[str, str] = field(default_factory=dict)  # SHA-256 of the code of each part from outside
     commit: str | None = None
     cpu: str | None = None
     versions: dict[str, str] = field(default_factory=dict)  # of Python and of the packages
@@ -65,10 +65,21 @@ class RunRecord:
         found = re.search(r"\btok:([^|]+)", self.signatures.get(registry.name(metric), ""))
         return WORDS if found is None else found[1]
 
-    def has_data_of(self, other: "RunRecord", split: str) -> bool:
-        """Return whether the runs have the same pairs in a split, as far as they recorded them."""
+    def is_comparable(self, other: "RunRecord", split: str) -> bool:
+        """Return whether the runs have the same pairs in a split and the same code, as far as recorded."""
         digests = {run.data.get(split) for run in (self, other)} - {None}
-        return len(digests) < 2
+        return len(digests) < 2 and not self.changed_parts(other)
+
+    def changed_parts(self, other: "RunRecord") -> list[str]:
+        """Return the parts from outside that both runs have, with different code."""
+        return sorted(part for part, digest in self.code.items() if other.code.get(part, digest) != digest)
+
+    @property
+    def evaluated_data(self) -> dict[str, str]:
+        """Digests of the test sets that the run has scores of; without one, of the validation split."""
+        scored = {registry.split(name) for name in self.scores}
+        tests = scored - {"val"} or scored
+        return {split: digest for split, digest in self.data.items() if split in tests}
 
     @property
     def finished(self) -> bool:
@@ -89,6 +100,7 @@ class Study:
     runs: list[RunRecord]  # all runs, sorted by variant, seed and directory
     # metrics to compare by; empty for the main metrics that the runs have
     selected_metrics: tuple[str, ...] = ()
+    data: str = ""  # name of the data of the runs, if they are part of a study with several data sets
 
     @property
     def finished(self) -> list[RunRecord]:
@@ -101,16 +113,38 @@ class Study:
         return [run for run in self.runs if not run.finished]
 
     @property
+    def suffix(self) -> str:
+        """End of the names of files about one of several data sets, such as "-lang-aa"."""
+        return "-" + re.sub(r"[^\w.]+", "-", self.data).strip("-") if self.data else ""
+
+    def titled(self, title: str) -> str:
+        """Append the name of the data, if there are several, to a title."""
+        return SEPARATOR.join(filter(None, [title, self.data]))
+
+    @cached_property
+    def parts(self) -> list["Study"]:
+        """The finished runs by the data that they were evaluated on; [self] if that is the same for all."""
+        parts = split_by_data(group_by_variant(self.finished))
+        return [replace(self, runs=runs, data=data) for data, runs in parts.items()] or [self]
+
+    @cached_property
+    def models(self) -> dict[str, dict[str, str]]:
+        """Models that were trained on several data sets: the variant of each by the name of the data."""
+        return match_models(self.parts)
+
+    @cached_property
     def metrics(self) -> list[str]:
         """Metrics to compare by; the first one ranks the variants.
 
-        The selected metrics, or the main metrics of the finished runs, on every test set if there is one. The
-        first is the metric that selected the best checkpoints, if it is a main metric, and else exact match
-        where the data are no sentences.
+        The selected metrics that the runs have, or else their main metrics, on every test set if there is
+        one. The first is the metric that selected the best checkpoints, if it is a main metric, and else
+        exact match where the data are no sentences. With several data sets, those of each.
         """
-        if self.selected_metrics:
-            return list(self.selected_metrics)
+        if len(self.parts) > 1:
+            return [*dict.fromkeys(metric for part in self.parts for metric in part.metrics)]
         available = dict.fromkeys(name for run in self.finished for name in run.scores)
+        if selected := [metric for metric in self.selected_metrics if metric in available]:
+            return selected
         splits = dict.fromkeys(registry.split(name) for name in available)
         tests = [name for name in splits if name != "val"]
         monitored = {run.config.get("checkpoint", {}).get("monitor") for run in self.finished}
@@ -126,7 +160,9 @@ class Study:
 
     @property
     def variants(self) -> list[str]:
-        """Variants with a finished run, ranked by their mean of the first metric, best first."""
+        """Variants with a finished run, best first by the first metric; with several data sets, by data."""
+        if len(self.parts) > 1:
+            return [variant for part in self.parts for variant in part.variants]
         main = self.metrics[:1]
 
         def rank(variant: str) -> tuple[float, str]:
@@ -240,74 +276,154 @@ def distinguish_variants(runs: Sequence[RunRecord]) -> list[RunRecord]:
     return named
 
 
-def separate_changed_data(runs: Sequence[RunRecord]) -> list[RunRecord]:
-    """Append to the variant of each finished run a digest of the data in which runs of the variant differ.
+def separate_changed_runs(runs: Sequence[RunRecord]) -> list[RunRecord]:
+    """Append to the variant of each finished run a digest of the data, or code, in which its runs differ.
 
-    For example "additive" becomes "additive · test data 1a2b3c4d", if a file was edited between two runs.
-    Data that follow the seed of the run (`data.seed=${seed}`) are data of one variant.
+    For example "additive" becomes "additive · test data 1a2b3c4d" if a file was edited between two runs, and
+    "additive · Additive code 1a2b3c4d" if the class was. Data that follow the seed of the run
+    (`data.seed=${seed}`) are data of one variant.
     """
     suffixes: dict[Path, list[str]] = {}
-    for group in group_by_variant(run for run in runs if run.data).values():
-        seeds = [name for name in group[0].config.get("data", {}) if name.endswith("seed")]
-        follows_seed = any(all(run.config["data"].get(name) == run.seed for run in group) for name in seeds)
-        if follows_seed and len({run.seed for run in group}) > 1:
-            continue
-        for split in dict.fromkeys(split for run in group for split in run.data):
-            if len({run.data.get(split) for run in group}) > 1:
-                for run in group:
-                    digest = run.data.get(split, "none")[:8]
-                    suffixes.setdefault(run.directory, []).append(f"{split} data {digest}")
+    for group in group_by_variant(run for run in runs if run.data or run.code).values():
+        records = [
+            {f"{part.rpartition('.')[2]} code": each for part, each in run.code.items()} for run in group
+        ]
+        if not _follow_seed(group):
+            records = [
+                {f"{split} data": each for split, each in run.data.items()} | code
+                for run, code in zip(group, records, strict=True)
+            ]
+        for name in dict.fromkeys(name for record in records for name in record):
+            if len({record.get(name) for record in records}) > 1:
+                for run, record in zip(group, records, strict=True):
+                    suffixes.setdefault(run.directory, []).append(f"{name} {record.get(name, 'none')[:8]}")
     return [
         replace(run, variant=SEPARATOR.join([run.variant, *suffixes.get(run.directory, ())])) for run in runs
     ]
 
 
-def different_data(study: Study) -> list[str]:
-    """Return a sentence for each split on which variants were evaluated with different data."""
+def _follow_seed(runs: Sequence[RunRecord]) -> bool:
+    """Return whether the seed of the data of each run is that of the run."""
+    names = [name for name in runs[0].config.get("data", {}) if name.endswith("seed")]
+    return len({run.seed for run in runs}) > 1 and any(
+        all(run.config["data"].get(name) == run.seed for run in runs) for name in names
+    )
+
+
+def split_by_data(variants: Mapping[str, Sequence[RunRecord]]) -> dict[str, list[RunRecord]]:
+    """Return the runs of the variants that were evaluated on the same data, by a name of the data.
+
+    Empty if these are all runs. Runs that recorded no digests count as evaluated on the data of the others.
+    """
+    groups: list[list[Sequence[RunRecord]]] = []
+    for runs in variants.values():
+        same = next((group for group in groups if _have_same_data(runs, group[0])), None)
+        if same is None:
+            groups.append([runs])
+        else:
+            same.append(runs)
+    parts = [[run for runs in group for run in runs] for group in groups]
+    return dict(zip(_data_names(parts), parts, strict=True)) if len(parts) > 1 else {}
+
+
+def _have_same_data(ours: Sequence[RunRecord], theirs: Sequence[RunRecord]) -> bool:
+    """Return whether runs have the same pairs in the splits that both evaluated; data may follow the seed."""
+    pairs = [(a, b) for a in ours for b in theirs if a.seed == b.seed] or [*product(ours, theirs)]
+    for a, b in pairs:
+        left, right = a.evaluated_data, b.evaluated_data
+        shared = left.keys() & right.keys()
+        if left and right and not (shared and all(left[split] == right[split] for split in shared)):
+            return False
+    return True
+
+
+def data_settings(parts: Sequence[Sequence[RunRecord]]) -> list[str]:
+    """Return the settings that are equal within the runs of each data set and differ between data sets.
+
+    Of these, only those of the data, the name of the study, and texts at the top level, such as a language.
+    """
+    values: dict[str, list[set[str]]] = {}
+    settings = [[_settings(run) for run in runs] for runs in parts]
+    for name in dict.fromkeys(name for runs in settings for run in runs for name in run):
+        texts = all(isinstance(run.get(name), str) for runs in settings for run in runs)
+        if name.startswith("data.") or ("." not in name and texts):
+            values[name] = [{json.dumps(run.get(name), default=str) for run in runs} for runs in settings]
+    return [
+        name
+        for name, sets in values.items()
+        if all(len(each) == 1 for each in sets) and len({min(each) for each in sets}) > 1
+    ]
+
+
+def _data_names(parts: Sequence[Sequence[RunRecord]]) -> list[str]:
+    """Return a name of each data set: the settings that distinguish it, else the digest of its test split."""
+    names = sorted(data_settings(parts), key=lambda name: ("." in name, name == "name"))
+    first = [runs[0] for runs in parts]
+    settings = [{name: _settings(run).get(name) for name in names} for run in first]
+    chosen = _distinguishing_settings(first, settings, ordered=names)
+    result = [
+        SEPARATOR.join(_format_setting(name, each[name], settings) for name in chosen) for each in settings
+    ]
+    for index, name in enumerate(result):
+        if result.count(name) > 1 or not name:
+            split, digest = next(iter(first[index].evaluated_data.items()), ("", ""))
+            result[index] = SEPARATOR.join(filter(None, [name, f"{split} data {digest[:8]}"]))
+    return result
+
+
+def kept_apart(study: Study) -> list[str]:
+    """Return a sentence for each reason for which variants are not compared with each other."""
     sentences = []
-    for split in dict.fromkeys(registry.split(metric) for metric in study.metrics):
-        groups: list[list[RunRecord]] = []  # one run for each variant
-        for run, *_ in study.by_variant().values():
-            same = next((group for group in groups if run.has_data_of(group[0], split)), None)
-            if same is None:
-                groups.append([run])
-            else:
-                same.append(run)
-        if len(groups) > 1:
-            listed = "; ".join(", ".join(run.variant for run in group) for group in groups)
-            sentences.append(f"Not compared with each other, since their {split} data differ: {listed}.")
+    if len(study.parts) > 1:
+        listed = "; ".join(", ".join(part.variants) for part in study.parts)
+        sentences.append(f"Not compared with each other, since their test data differ: {listed}.")
+    runs = [runs[0] for runs in study.by_variant().values()]
+    for part in dict.fromkeys(
+        part for ours, theirs in combinations(runs, 2) for part in ours.changed_parts(theirs)
+    ):
+        listed = ", ".join(run.variant for run in runs if part in run.code)
+        sentences.append(f"Not compared with each other, since the code of {part} differs: {listed}.")
     return sentences
 
 
-def macro_groups(study: Study) -> dict[str, list[str]]:
-    """Return the variants that differ in the files of their data alone, such as languages, by a name.
+def match_models(parts: Sequence[Study]) -> dict[str, dict[str, str]]:
+    """Return the variants that differ in their data alone, by the name of the data, and by a name.
 
-    Groups of one variant are left out. Names contain the settings in which the groups differ.
+    Models of one data set are left out. The name is the common beginning of the names of the variants, if it
+    distinguishes the models, and else the settings in which they differ.
     """
-    files: dict[str, set[str]] = {}
-    groups: dict[str, list[RunRecord]] = {}
-    for runs in study.by_variant().values():
-        settings = {
-            name: value
-            for name, value in _settings(runs[0]).items()
-            if name not in FILES and not ("." not in name and name != "name" and isinstance(value, str))
-        }
-        key = json.dumps(settings, sort_keys=True, default=str)
-        groups.setdefault(key, []).append(runs[0])
-        files.setdefault(key, set()).add(str([flatten(runs[0].config).get(name) for name in FILES]))
-    averaged = [runs for key, runs in groups.items() if runs[0].config and len(files[key]) == len(runs) > 1]
-    first = [runs[0] for runs in averaged]
-    settings_of = [_settings(run) for run in first]
-    names = _distinguishing_settings(first, settings_of)
-    return {
-        SEPARATOR.join(
-            [
-                f"macro average of {len(runs)} variants",
-                *(_format_setting(name, values.get(name), settings_of) for name in names),
-            ]
-        ): [run.variant for run in runs]
-        for runs, values in zip(averaged, settings_of, strict=True)
-    }
+    if len(parts) < 2:
+        return {}
+    of_data = data_settings([part.runs for part in parts])
+    found: dict[str, dict[str, list[tuple[str, RunRecord]]]] = {}  # by settings, then by data settings
+    for part in parts:
+        for runs in part.by_variant().values():
+            settings = _settings(runs[0])
+            data = str([settings.pop(name, None) for name in of_data])
+            key = json.dumps([settings, part.metrics], sort_keys=True, default=str)
+            found.setdefault(key, {}).setdefault(data, []).append((part.data, runs[0]))
+    models = [
+        [rows[0] for rows in by_data.values()]
+        for by_data in found.values()
+        if len(by_data) > 1 and all(len(rows) == 1 and rows[0][1].config for rows in by_data.values())
+    ]
+    names = [_common_name([run.variant for _, run in rows]) for rows in models]
+    if len({*names}) < len(names) or "" in names:
+        first = [rows[0][1] for rows in models]
+        settings_of = [_settings(run) for run in first]
+        chosen = _distinguishing_settings(first, settings_of)
+        names = [
+            SEPARATOR.join(_format_setting(name, values.get(name), settings_of) for name in chosen)
+            for values in settings_of
+        ]
+    return {name: {data: run.variant for data, run in rows} for name, rows in zip(names, models, strict=True)}
+
+
+def _common_name(variants: Sequence[str]) -> str:
+    """Return the common beginning of names: "dot" of "dot-length5" and "dot-length10"."""
+    heads = [re.findall(r"\w+|\W+", variant.partition(SEPARATOR)[0]) for variant in variants]
+    shared = takewhile(lambda words: len({*words}) == 1, zip(*heads, strict=False))
+    return re.sub(r"\W+$", "", "".join(words[0] for words in shared))
 
 
 def _settings(run: RunRecord) -> dict[str, Any]:
@@ -315,15 +431,19 @@ def _settings(run: RunRecord) -> dict[str, Any]:
     return {name: value for name, value in identity(run.config).items() if name not in ("variant", "seed")}
 
 
-def _distinguishing_settings(runs: Sequence[RunRecord], settings: Sequence[dict[str, Any]]) -> list[str]:
+def _distinguishing_settings(
+    runs: Sequence[RunRecord], settings: Sequence[dict[str, Any]], ordered: Sequence[str] | None = None
+) -> list[str]:
     """Return a minimal list of settings that distinguish the runs; `name` and classes are preferred.
 
-    A further seed that equals the run's in every run (`data.seed=${seed}`) is not used.
+    `ordered` are the settings to choose from, the preferred first. A further seed that equals the run's in
+    every run (`data.seed=${seed}`) is not used.
     """
     names = dict.fromkeys(name for values in settings for name in values)
     chosen: list[str] = []
     groups = 1
-    for name in sorted(names, key=lambda name: (name != "name", not name.endswith("_target_"))):
+    preferred = sorted(names, key=lambda name: (name != "name", not name.endswith("_target_")))
+    for name in preferred if ordered is None else ordered:
         pairs = zip(runs, settings, strict=True)
         if name.endswith("seed") and all(values.get(name) == run.seed for run, values in pairs):
             continue

@@ -26,10 +26,10 @@ from attnlab.report.resampling import interval_over_sentences
 from attnlab.report.results_file import escape_formula, format_results
 from attnlab.report.statistics import Bounds, Estimate, estimate
 from attnlab.report.study import (
+    SEPARATOR,
     RunRecord,
     Study,
-    different_data,
-    macro_groups,
+    kept_apart,
     mixed_tokenizers,
     undefined_scores,
 )
@@ -41,11 +41,16 @@ INTERVALS = (
 
 MACRO = (
     "Macro average: mean over variants that differ in their data alone, such as languages; its interval is "
-    "over seeds, if all variants have the same ones."
+    "over seeds, if all variants have the same ones, and else over the data sets."
 )
 OVER_SENTENCES = (
     "Over {noun}: 95 % interval of the bootstrap over the test {noun}, of the outputs of all seeds "
     "together. It shows how far the score of these networks depends on the choice of {noun}."
+)
+
+ACROSS_DATA = (
+    "Across data sets: paired t test of the mean differences over seeds; the conclusion holds for other data "
+    "sets of this kind."
 )
 
 EQUIVALENCE = "Equivalence: two one-sided paired t tests (TOST) of a difference between -margin and margin."
@@ -204,8 +209,18 @@ def format_estimate(result: Estimate | None, *, digits: int, scale: float = 1, m
 
 
 def build_tables(study: Study, comparisons: Sequence[Comparison]) -> list[Table]:
-    """Build the tables of a report: scores, costs and comparisons."""
-    return [scores_table(study), costs_table(study), comparisons_table(comparisons, study)]
+    """Build the tables of a report: scores, costs and comparisons.
+
+    Variants that were evaluated on different data are in tables of their own, except models that were trained
+    on several data sets, which have a macro average.
+    """
+    averaged = {data for variants in study.models.values() for data in variants}
+    together = [run for part in study.parts if part.data in averaged for run in part.runs]
+    scores = [scores_table(replace(study, runs=together))] if averaged else []
+    scores += [scores_table(part) for part in study.parts if part.data not in averaged]
+    apart = kept_apart(study)
+    scores[0] = replace(scores[0], notes=[*scores[0].notes, *apart])
+    return [*scores, costs_table(study), comparisons_table(comparisons, study)]
 
 
 def write_tables(tables: Iterable[Table], study: Study, folder: Path) -> None:
@@ -221,15 +236,22 @@ def write_tables(tables: Iterable[Table], study: Study, folder: Path) -> None:
 
 
 def scores_table(study: Study) -> Table:
-    """Build the table of final scores by variant, with the interval over sentences where counts exist."""
-    groups, averages, notes = study.by_variant(), macro_groups(study), [INTERVALS]
+    """Build the table of final scores by variant, with the interval over sentences where counts exist.
+
+    With several data sets, the variants of each are adjacent, and macro averages of models follow.
+    """
+    groups, notes = study.by_variant(), [INTERVALS]
+    averages = {
+        SEPARATOR.join(filter(None, [f"macro average of {len(variants)} data sets", model])): variants
+        for model, variants in study.models.items()
+    }
     columns = TableColumns()
     counts = [*(point(len(runs)) for runs in groups.values()), *(None for _ in averages)]
     columns.add("seeds", counts, digits=0, write=_or_empty)
     for metric in map(registry.metric, study.metrics):
         means = [_mean([run.score(metric.logged) for run in runs], metric.bounds) for runs in groups.values()]
         for variants in averages.values():
-            means.append(_macro_average([groups[variant] for variant in variants], metric))
+            means.append(_macro_average([groups[variant] for variant in variants.values()], metric))
         columns.add_metric(metric, means)
         over_sentences = [_over_sentences(runs, metric.logged) for runs in groups.values()]
         if any(over_sentences):
@@ -237,8 +259,11 @@ def scores_table(study: Study) -> Table:
             cells = [*over_sentences, *(None for _ in averages)]
             columns.add_metric(metric, cells, f" over {study.noun}", write=_interval_only)
     notes += [MACRO] * bool(averages) + undefined_scores(study) + mixed_tokenizers(study)
-    notes += different_data(study)
-    return columns.table("scores", "Final scores", {"variant": [*groups, *averages]}, notes)
+    labels = {"variant": [*groups, *averages]}
+    if len(study.parts) > 1:
+        data = [part.data for part in study.parts for _ in part.variants]
+        labels = {"data": [*data, *("all" for _ in averages)], **labels}
+    return columns.table(f"scores{study.suffix}", study.titled("Final scores"), labels, notes)
 
 
 def with_parameters(table: Table, study: Study) -> Table:
@@ -277,7 +302,7 @@ def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
         "variant": [each.variant for each in ordered],
         "reference": [each.reference for each in ordered],
         "metric": [metric.heading for metric in metrics],
-        "across": [noun if each.over == "sentences" else each.over for each in ordered],
+        "across": [{"sentences": noun, "data": "data sets"}.get(each.over, each.over) for each in ordered],
     }
     stored: dict[str, list[str]] = {
         "metric": [each.metric for each in ordered],
@@ -287,6 +312,7 @@ def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
     fields: dict[str, tuple[str, int | None, Callable[..., str]]] = {
         "seeds": ("seeds", 0, format_estimate),
         noun: ("sentences", 0, format_estimate),
+        "data sets": ("data_sets", 0, format_estimate),
         "difference": ("difference", None, format_estimate),
         "95 % CI low": ("low", None, format_estimate),
         "95 % CI high": ("high", None, format_estimate),
@@ -297,6 +323,8 @@ def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
         "p of equivalence (Holm)": ("p_equivalence_corrected", 3, _p_value),
     }  # the attribute, and the decimal places; None: in the unit of the row's metric
     columns = TableColumns()
+    if not study.models:
+        del fields["data sets"]
     for name, (attribute, digits, write) in [*fields.items()][: None if equivalence else -2]:
         scales = [metric.scale if digits is None else 1 for metric in metrics]
         cells = [point(getattr(each, attribute), n) for each, n in zip(ordered, scales, strict=True)]
@@ -311,6 +339,7 @@ def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
         f"the conclusion holds for other training runs. Across {noun}: paired bootstrap and approximate "
         "randomisation of the outputs of all seeds together; the conclusion holds for these networks and "
         f"other {noun}.",
+        *([ACROSS_DATA] if study.models else []),
         *([f"p (Holm) is corrected for all {size} tests of this report."] if size else []),
         *([EQUIVALENCE] if equivalence else []),
     ]
@@ -334,7 +363,7 @@ def mean_and_range(values: Sequence[float], *, digits: int) -> str:
 
 
 def _macro_average(groups: Sequence[Sequence[RunRecord]], metric: registry.Metric) -> Estimate | None:
-    """Return the mean over variants: of each seed if all variants have the same ones, else of their means."""
+    """Return the mean over data sets: of each seed if all have the same ones, else of their means."""
     by_seed = [
         {run.seed: score for run in runs if (score := run.score(metric.logged)) is not None}
         for runs in groups
@@ -342,9 +371,9 @@ def _macro_average(groups: Sequence[Sequence[RunRecord]], metric: registry.Metri
     if not all(by_seed):
         return None
     seeds = set.intersection(*(set(scores) for scores in by_seed))
-    if all(seeds == scores.keys() for scores in by_seed):
+    if len(seeds) > 1 and all(seeds == scores.keys() for scores in by_seed):
         return estimate([fmean(each[seed] for each in by_seed) for seed in sorted(seeds)], metric.bounds)
-    return estimate([fmean(fmean(scores.values()) for scores in by_seed)], metric.bounds)
+    return estimate([fmean(scores.values()) for scores in by_seed], metric.bounds)
 
 
 def _over_sentences(runs: Sequence[RunRecord], metric: str) -> Estimate | None:

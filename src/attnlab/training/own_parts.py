@@ -1,16 +1,29 @@
-"""Checks of the mechanism, the encoder and the decoder of a configuration before they train."""
+"""Parts from outside of attnlab: checks before they train, and digests of their code."""
 
-from collections.abc import Callable, Iterator
+import hashlib
+import inspect
+import logging
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 
 from attnlab.config.construct import accepts, construct, report_errors, section
 from attnlab.config.hydra_versions import instantiate
 from attnlab.config.trust import walk
+from attnlab.files.digests import file_digest
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.testing import check_attention, check_decoder, check_encoder
+
+log = logging.getLogger(__name__)
+
+LIBRARIES = ("attnlab", "torch", "lightning")
+"""Packages whose code is recorded by their versions."""
 
 
 def check_parts(config: DictConfig, network: Seq2Seq, *, shipped: bool = False) -> Iterator[str]:
@@ -45,10 +58,69 @@ def check_parts(config: DictConfig, network: Seq2Seq, *, shipped: bool = False) 
         yield f"decoder {config.decoder._target_}"
 
 
+def describe_code(config: DictConfig) -> dict[str, dict[str, str]]:
+    """Return the SHA-256 of the code of each class and function that is not of `LIBRARIES`.
+
+    The code of a part is the file that defines it, and those of its package and of the current folder that
+    this file imports, except installed packages.
+
+    Returns:
+        `parts`: the digest of each `_target_`; `files`: the digest of each file.
+    """
+    parts, files = {}, {}
+    for target in sorted({*_targets(config)}):
+        if target.partition(".")[0] in LIBRARIES:
+            continue
+        try:
+            module = inspect.getmodule(get_object(target))
+        except ImportError:  # of a logger that another machine has
+            continue
+        if module is None:
+            continue
+        sources: dict[str, Path] = {}
+        _add_sources(module, module.__name__.partition(".")[0], sources)
+        digests = {name: file_digest(path) for name, path in sorted(sources.items())}
+        parts[target] = hashlib.sha256(str(digests).encode()).hexdigest()
+        files |= {str(path): digests[name] for name, path in sources.items()}
+    return {"parts": parts, "files": files} if parts else {}
+
+
+def warn_of_changed_code(recorded: Mapping[str, Any] | None, config: DictConfig) -> list[str]:
+    """Return the parts whose code is not that of a result of `describe_code`, and log a warning of each."""
+    before, now = ((each or {}).get("parts", {}) for each in (recorded, describe_code(config)))
+    changed = [part for part, digest in now.items() if before.get(part, digest) != digest]
+    for part in changed:
+        log.warning(
+            "the code of %s is not the code that this run was started with: its scores are not comparable. "
+            "Restore the code, or train again with force=true",
+            part,
+        )
+    return changed
+
+
+def _add_sources(module: ModuleType, package: str, sources: dict[str, Path]) -> None:
+    """Add the source files of a module and of the modules that it uses, by their names."""
+    path, name = Path(getattr(module, "__file__", None) or ""), module.__name__
+    own = name.partition(".")[0] == package or (
+        path.is_relative_to(Path.cwd()) and "site-packages" not in path.parts
+    )
+    if name in sources or name.partition(".")[0] in LIBRARIES or path.suffix != ".py" or not own:
+        return
+    sources[name] = path
+    for value in [*vars(module).values()]:
+        defined = getattr(value, "__module__", None)
+        used = value if isinstance(value, ModuleType) else sys.modules.get(str(defined))
+        if used is not None:
+            _add_sources(used, package, sources)
+
+
 def _is_foreign(node: DictConfig) -> bool:
     """Return whether a section names a class outside attnlab."""
-    targets = [value for key, value in walk(OmegaConf.to_container(node)) if key.endswith("._target_")]
-    return any(not str(target).startswith("attnlab.") for target in targets)
+    return any(not target.startswith("attnlab.") for target in _targets(node))
+
+
+def _targets(node: DictConfig) -> list[str]:
+    return [str(value) for key, value in walk(OmegaConf.to_container(node)) if key.endswith("._target_")]
 
 
 def _constructor(node: DictConfig) -> Callable[..., Any]:

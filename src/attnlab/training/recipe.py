@@ -20,7 +20,7 @@ from attnlab.errors import UserError
 from attnlab.fast import describe_speed
 from attnlab.files.metrics_file import read_metrics
 from attnlab.files.run_directory import Run
-from attnlab.metrics.registry import signatures
+from attnlab.metrics.registry import describe_foreign, signatures
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training import build, components
 from attnlab.training.callbacks.checkpoints import BestCheckpoint, LastCheckpoint
@@ -32,7 +32,7 @@ from attnlab.training.hardware import choose_for_machine, with_precision
 from attnlab.training.initialisation import find_source, freeze, initialise, load_word_vectors
 from attnlab.training.length_limits import check_positions, choose_max_length
 from attnlab.training.loggers import MetricsFile
-from attnlab.training.own_parts import check_parts
+from attnlab.training.own_parts import check_parts, describe_code, warn_of_changed_code
 
 log = logging.getLogger(__name__)
 
@@ -84,13 +84,17 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     contents = checkpoint_contents(config, vocabularies, run.hash, corpus)
     _warn_of_training_data(corpus, vocabularies, contents["training_sources"])
     checkpoint = _checkpoint_to_resume(run, metrics, contents)
+    if checkpoint is not None:
+        warn_of_changed_code(run.read_result().get("code"), config)
     callbacks = components.build_callbacks(config, run, contents, metrics, terminal=sys.stderr.isatty())
+
+    code = {"code": described} if (described := describe_code(config)) else {}
 
     def record_start(trainer: Trainer, _: LightningModule) -> None:
         if trainer.is_global_zero:
             log.info("%s", describe_speed(network))
             choices["precision"] = config.trainer.precision
-            run.write_result("running", **choices, data=contents["data"], **initial)
+            run.write_result("running", **choices, data=contents["data"], **initial, **code)
 
     trainer = components.build_trainer(
         config, run, loggers, [*callbacks, LambdaCallback(on_train_start=record_start)]
@@ -119,6 +123,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
             metrics=scores,
             signatures=signatures(module.text_metrics, module.bleu_tokenizer),
             **({"undefined": module.undefined} if module.undefined else {}),
+            **({"described": described} if (described := describe_foreign(module.text_metrics)) else {}),
             references={split: references(pairs, vocabularies) for split, pairs in evaluated.items()},
             **({"word_vectors": word_vectors} if word_vectors else {}),
             parameters=network.parameter_count,
