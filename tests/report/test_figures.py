@@ -194,7 +194,8 @@ def test_figure_files_have_a_legend_of_variants(study: Study, tmp_path: Path) ->
     drawn = {figure.name: figure for figure in draw_figures(study, styles)}
     sizes = {name: figure.figure.get_size_inches().tolist() for name, figure in drawn.items()}
     write_figures(list(drawn.values()), styles, tmp_path)
-    assert sorted(path.stem for path in tmp_path.iterdir()) == sorted(drawn)
+    files = sorted(path.name for path in tmp_path.iterdir())
+    assert files == sorted(f"{name}.{suffix}" for name in drawn for suffix in ("svg", "pdf"))
     assert ElementTree.parse(tmp_path / "val-loss.svg").getroot().tag.endswith("svg")
     for name, figure in drawn.items():
         named = [text.get_text() for legend in figure.figure.legends for text in legend.get_texts()]

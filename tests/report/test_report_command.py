@@ -50,6 +50,7 @@ def test_report_prints_tables_and_writes_files(tmp_path: Path) -> None:
     assert sorted(path.name for path in (folder / "tables").iterdir()) == kinds
     assert (folder / "results.csv").is_file()
     assert (folder / "figures" / "scores-bleu.svg").is_file()
+    assert (folder / "figures" / "scores-bleu.pdf").read_bytes().startswith(b"%PDF")
     assert "Aggregates over runs" in (tmp_path / "out" / "report.html").read_text()
 
 

@@ -124,6 +124,23 @@ def test_latex_table() -> None:
     ]
 
 
+def test_best_means_are_bold_in_latex_and_columns_are_chosen() -> None:
+    result = study({"dot": [0.25, 0.75], "none": [0.5], "mean": [0.125]}, "test/exact_match")
+    runs = [replace(run, scores=run.scores | {"test/wer": 100 - run.seed}) for run in result.runs]
+    both = tables.scores_table(replace(result, runs=runs, selected_metrics=("test/exact_match", "test/wer")))
+    rows = [
+        line.split(" & ") for line in both.latex(["exact match [%]", "WER [%]"]).splitlines() if " & " in line
+    ]
+    assert rows[0] == ["variant", r"exact match [\%]", r"WER [\%] \\"]
+    by_variant = {row[0]: (row[1].partition(" [")[0], row[2].partition(" [")[0]) for row in rows[1:]}
+    assert by_variant == {  # two equal means are both the best; the lowest WER
+        "dot": (r"\textbf{50.0}", r"\textbf{99.5}"),
+        "none": (r"\textbf{50.0}", r"100.0 \\"),
+        "mean": ("12.5", r"100.0 \\"),
+    }
+    assert r"\textbf" not in tables.scores_table(study({"dot": [0.25, 0.75]})).latex()
+
+
 def test_scores_are_means_with_intervals() -> None:
     result = tables.scores_table(study({"dot": [0.98, 1.0, 0.99], "none": [0.5]}, "test/exact_match"))
     assert headings_of(result) == ["variant", "seeds", "exact match [%]"]

@@ -14,7 +14,7 @@ from attnlab.errors import UsageError
 from attnlab.files.predictions import Prediction, to_json_line
 from attnlab.files.writing import check_writable, open_atomically
 
-FORMATS = (".png", ".svg", ".jsonl", ".html")
+FORMATS = (".png", ".svg", ".pdf", ".jsonl", ".html")
 TERMINAL = Path("-")
 
 Write = Callable[[Prediction], None]

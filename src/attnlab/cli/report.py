@@ -22,7 +22,7 @@ from attnlab.metrics import registry
 
 if TYPE_CHECKING:
     from attnlab.report.comparison import Comparison, Task
-    from attnlab.report.study import Study
+    from attnlab.report.study import RunRecord, Study
     from attnlab.report.tables import Table
 
 
@@ -58,7 +58,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "several of that name, every pair)",
     )
     parser.add_argument(
-        "--wandb", action="store_true", help="create a Weights & Biases dashboard of online runs instead"
+        "--wandb",
+        action="store_true",
+        help="create a Weights & Biases dashboard of online runs, and link to it",
+    )
+    parser.add_argument(
+        "--entity", metavar="NAME", help="user or team of the dashboard (default: that of your login)"
+    )
+    parser.add_argument(
+        "--columns",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="columns of the LaTeX tables of scores, such as seeds BLEU (default: all)",
     )
     parser.add_argument("--all-pairs", action="store_true", help="compare every pair of variants")
     parser.add_argument(
@@ -89,8 +101,11 @@ def main(options: argparse.Namespace) -> int:
         study = collect(
             options.paths, lambda position, total: status.update(f"reading run {position} of {total}")
         )
-    if options.wandb:
-        return _publish(study)
+    if options.entity and not options.wandb:
+        raise UsageError("--entity is the owner of a dashboard: add --wandb")
+    if options.wandb and not study.finished:
+        _publish(study, [], options.entity)
+        return 0
     _require_finished(study)
     study = replace(study, selected_metrics=_requested(study, options.metric))
     for path in (output, folder / "results.csv"):
@@ -102,13 +117,15 @@ def main(options: argparse.Namespace) -> int:
         margins=_margins(study, options.margin),
         progress=_with_progress_bar,
     )
+    dashboards = _publish(study, comparisons, options.entity) if options.wandb else []
     with Console(stderr=True).status("drawing figures"):
         tables = build_tables(study, comparisons)
-        tables += [table for part in study.parts for table in aggregates_table(part, comparisons)]
-        write_tables(tables, study, folder)
+        if len(study.parts) == 1:
+            tables += aggregates_table(study, comparisons)
+        write_tables(tables, study, folder, _columns(tables, options.columns))
         styles = styles_of(study)
         figures = draw_figures(study, styles)
-        write_page(study, comparisons, tables, figures, output)
+        write_page(study, comparisons, tables, figures, output, dashboards)
         write_figures(figures, styles, folder / "figures")
     _print(study, tables, comparisons)
     print_line(f"page     {output}")
@@ -117,17 +134,37 @@ def main(options: argparse.Namespace) -> int:
     return 0
 
 
-def _publish(study: Study) -> int:
-    """Create a Weights & Biases dashboard of each study, and print its address."""
+def _publish(study: Study, comparisons: Sequence[Comparison], entity: str | None) -> list[str]:
+    """Create a Weights & Biases dashboard of each study; print and return their addresses."""
     with needs("dashboard", "A dashboard needs wandb and wandb_workspaces"):
         from attnlab.report import workspace
-    scores: dict[tuple[str, str], list[str]] = {}
+    from attnlab.report.study import group_by_variant
+    from attnlab.report.tables import comparisons_table
+
+    groups: dict[tuple[str, str], list[RunRecord]] = {}
     for run in study.runs:
         project = run.config.get("logger", {}).get("wandb", {}).get("project", "attnlab")
-        scores.setdefault((run.study, project), []).extend(run.scores)
-    for (name, project), names in sorted(scores.items()):
-        print(f"dashboard  {workspace.publish_workspace(name, project=project, scores=names)}")
-    return 0
+        groups.setdefault((run.study, project), []).append(run)
+    addresses = []
+    for (name, project), runs in sorted(groups.items()):
+        variants = group_by_variant(runs)
+        shown = [each for each in comparisons if each.over == "seeds" and each.variant in variants]
+        shown.sort(key=lambda each: -abs(each.difference or 0) * registry.metric(each.metric).scale)
+        shown.sort(key=lambda each: study.metrics.index(each.metric))
+        references = {each.reference for each in shown}
+        reference = [*variants.get(references.pop(), [])] if len(references) == 1 else []
+        address = workspace.publish_workspace(
+            name,
+            project=project,
+            entity=entity,
+            scores=[score for run in runs for score in run.scores],
+            compared=study.metrics,
+            differences=comparisons_table(shown, study).markdown() if shown else "",
+            reference=[run.directory.name.rpartition("-")[2] for run in reference],
+        )
+        print_line(f"dashboard  {address}")
+        addresses.append(address)
+    return addresses
 
 
 def _require_finished(study: Study) -> None:
@@ -147,6 +184,19 @@ def _requested(study: Study, metrics: Sequence[str]) -> tuple[str, ...]:
         if metric not in available:
             raise UsageError(f"No finished run has the metric {metric!r}: choose from {', '.join(available)}")
     return tuple(dict.fromkeys(metrics))
+
+
+def _columns(tables: Sequence[Table], names: Sequence[str]) -> list[str]:
+    """Return the columns of the tables of scores with these names, with or without their unit."""
+    scores = (table for table in tables if table.name.startswith("scores"))
+    columns = dict.fromkeys(column for table in scores for column in table.text.columns)
+    chosen = {column.partition(" [")[0]: column for column in reversed(columns)} | {
+        each: each for each in columns
+    }
+    for name in names:
+        if name not in chosen:
+            raise UsageError(f"--columns {name}: choose from {', '.join(columns)}")
+    return [chosen[name] for name in names]
 
 
 def _margins(study: Study, assignments: Sequence[str]) -> dict[str, float]:
@@ -182,7 +232,7 @@ def _print(study: Study, tables: Sequence[Table], comparisons: Sequence[Comparis
 
     for variant, seeds, reason in unfinished_lines(study):
         print_line(f"not included: {variant} {seeds}, {reason}", style="yellow")
-    for table in tables[:-1]:
+    for table in (each for each in tables if each.name.startswith(("scores", "costs"))):
         shown = TerminalTable(title=Text(escape_control_characters(f"{study.name} · {table.title}")))
         cells = table.text.reset_index()
         for place, name in enumerate(cells.columns):

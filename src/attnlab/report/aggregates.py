@@ -134,11 +134,7 @@ def aggregates_table(study: Study, comparisons: Sequence[Comparison]) -> list[Ta
         name = f"probability of improvement over {reference}"
         columns.add(name, improvements, digits=2, write=partial(format_estimate, missing=""))
     notes = [NOTE, *([f"Without a run that has all scores: {', '.join(omitted)}."] if omitted else [])]
-    return [
-        columns.table(
-            f"aggregates{study.suffix}", study.titled("Aggregates over runs"), {"variant": [*shown]}, notes
-        )
-    ]
+    return [columns.table("aggregates", "Aggregates over runs", {"variant": [*shown]}, notes)]
 
 
 def _with_interval(statistic: Callable[..., Scores], *groups: Scores) -> Estimate:

@@ -231,20 +231,12 @@ def _over_data(study: Study, reference: str | None, all_pairs: bool) -> Iterator
     """Yield the comparisons of models over the data sets that both were trained on, if there are several."""
     groups, parts = study.by_variant(), {part.data: part for part in study.parts}
     for ours, theirs in _variant_pairs([*study.models], reference, all_pairs):
-        variants = [
-            (data, study.models[ours][data], study.models[theirs].get(data)) for data in study.models[ours]
-        ]
-        metrics = dict.fromkeys(
-            metric for data, _, other in variants if other for metric in parts[data].metrics
-        )
-        for metric in metrics:
+        left, right = study.models[ours], study.models[theirs]
+        shared_data = [data for data in left if data in right]
+        for metric in dict.fromkeys(metric for data in shared_data for metric in parts[data].metrics):
             scores = [
-                [
-                    {run.seed: score for run in groups[name] if (score := run.score(metric)) is not None}
-                    for name in pair
-                ]
-                for _, *pair in variants
-                if None not in pair
+                [_score_by_seed(groups[variants[data]], metric) for variants in (left, right)]
+                for data in shared_data
             ]
             seeds = [our.keys() & their.keys() for our, their in scores]
             differences = [
@@ -264,6 +256,10 @@ def _over_seeds(comparison: Comparison, pairs: Sequence[RunPair], margin: float 
         return comparison
     ours, theirs = np.array([[run.scores[comparison.metric] for run in pair] for pair in pairs]).T  # [n], [n]
     return _t_test(comparison, ours - theirs, margin)
+
+
+def _score_by_seed(runs: Sequence[RunRecord], metric: str) -> dict[int, float]:
+    return {run.seed: score for run in runs if (score := run.score(metric)) is not None}
 
 
 def _t_test(

@@ -107,13 +107,14 @@ def styles_of(study: Study) -> dict[str, VariantStyle]:
 
 
 def write_figures(figures: Sequence[StudyFigure], styles: Styles, folder: Path) -> None:
-    """Add a legend to each figure and write it as an SVG file. Changes the figures."""
+    """Add a legend to each figure and write it as SVG and PDF files. Changes the figures."""
     for study_figure in figures:
         if study_figure.names:
             shown = {name: styles[name] for name in study_figure.names}
             with mpl.rc_context(fname=STYLE_SHEET):
                 _add_legend(study_figure.figure, shown, dashed=study_figure.dashed)
-        save(study_figure.figure, folder / f"{study_figure.name}.svg")
+        for suffix in ("svg", "pdf"):
+            save(study_figure.figure, folder / f"{study_figure.name}.{suffix}")
 
 
 def _add_legend(figure: Figure, styles: Styles, *, dashed: bool) -> None:

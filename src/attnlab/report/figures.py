@@ -3,11 +3,10 @@
 Error bars and bands are stated in each caption: the range over seeds, or the 95 % interval of the mean.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from math import ceil, isfinite
+from math import ceil, inf, isfinite
 from pathlib import Path
 from statistics import fmean
 
@@ -34,7 +33,7 @@ from attnlab.report.drawing import (
 )
 from attnlab.report.files import fix_layout
 from attnlab.report.statistics import estimate
-from attnlab.report.study import SEPARATOR, RunRecord, Study, noun_of
+from attnlab.report.study import SEPARATOR, RunRecord, Study, noun_of, sort_key
 from attnlab.report.style import INK, STYLE_SHEET
 from attnlab.report.text import truncate
 
@@ -53,7 +52,7 @@ def draw_figures(study: Study, styles: Styles) -> list[StudyFigure]:
     """Draw every figure for which the finished runs have data.
 
     With several data sets, the scores of models that were trained on several ones are drawn over the data
-    sets; the other figures are those of each data set with several variants, without curves.
+    sets, and those of other variants for each data set; there are no curves.
     """
     several = len(study.parts) > 1
     kinds = (
@@ -64,9 +63,9 @@ def draw_figures(study: Study, styles: Styles) -> list[StudyFigure]:
     with mpl.rc_context(fname=STYLE_SHEET):
         drawn = [*_scores_by_data(study, styles)]
         for part in study.parts:
-            groups = part.by_variant()
-            if several and len(groups) == 1 and any(part.data in each for each in study.models.values()):
+            if any(part.data in variants for variants in study.models.values()):
                 continue
+            groups = part.by_variant()
             for figure in (figure for draw in kinds for figure in draw(part, groups, styles)):
                 drawn.append(replace(figure, name=figure.name + part.suffix, title=part.titled(figure.title)))
         for study_figure in drawn:
@@ -114,20 +113,17 @@ def _scores_by_data(study: Study, styles: Styles) -> Iterator[StudyFigure]:
     ]
     settings, values = zip(*(name.rpartition("=")[::2] for name in names), strict=True) if names else ((), ())
     one_setting = len({*settings}) == 1 and not any(SEPARATOR in name for name in names)
-    order = sorted(
-        range(len(names)), key=lambda index: _sort_key(values[index] if one_setting else names[index])
-    )
-    ticks = [values[index] if one_setting else names[index] for index in order]
+    ticks = values if one_setting else names
     groups = study.by_variant()
-    in_order = one_setting and all(isinstance(_sort_key(tick)[0], float) for tick in ticks)
+    in_order = one_setting and all(sort_key(tick) < (inf,) for tick in ticks)
     for metric in map(registry.metric, study.metrics):
         figure, axes = new_figure()
         for place, (model, variants) in enumerate(study.models.items()):
             style, shift = styles[model], 0.3 * (place / max(1, len(study.models) - 1) - 0.5)
             points = [
                 (x, scores)
-                for x, index in enumerate(order)
-                if (scores := _scores(groups.get(variants.get(names[index], ""), []), metric))
+                for x, name in enumerate(names)
+                if (scores := _scores(groups.get(variants.get(name, ""), []), metric))
             ]
             means = [fmean(scores) for _, scores in points]
             spreads = [
@@ -170,12 +166,6 @@ def _scores_by_data(study: Study, styles: Styles) -> Iterator[StudyFigure]:
 def _scores(runs: Sequence[RunRecord], metric: Metric) -> list[float]:
     """Return the scores of the runs that have the metric, in its unit."""
     return [metric.scale * score for run in runs if (score := run.score(metric.logged)) is not None]
-
-
-def _sort_key(value: str) -> tuple[float | str, ...]:
-    """Return numbers in a text as numbers, so that 10 is after 5; else the text."""
-    numbers = re.findall(r"-?\d+(?:\.\d+)?", value)
-    return (*map(float, numbers),) if numbers and not re.search(r"[^\W\d_]", value) else (value,)
 
 
 def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:

@@ -1,4 +1,4 @@
-"""Writing figures to PNG and SVG files, and showing them in notebooks."""
+"""Writing figures to PNG, SVG and PDF files, and showing them in notebooks."""
 
 import io
 from pathlib import Path
@@ -23,9 +23,9 @@ class InlineFigure(Figure):
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure atomically as PNG or SVG, by its suffix; equal figures give equal SVG files."""
-    metadata = {"Date": None} if path.suffix == ".svg" else {}
-    with mpl.rc_context({"svg.hashsalt": "attnlab"}), open_atomically(path) as file:
+    """Write a figure atomically as PNG, SVG or PDF, by its suffix; equal figures give equal files."""
+    metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
+    with mpl.rc_context({"svg.hashsalt": "attnlab", "pdf.fonttype": 42}), open_atomically(path) as file:
         figure.savefig(file, format=path.suffix[1:], dpi=150, metadata=metadata)
 
 

@@ -24,8 +24,9 @@ def write_page(
     tables: Sequence[Table],
     figures: Sequence[StudyFigure],
     path: Path,
+    dashboards: Sequence[str] = (),
 ) -> None:
-    """Write the report of a study as an HTML file; the figures have the styles of `study.variants`."""
+    """Write the report of a study as an HTML file, with links to its dashboards."""
     styles = styles_of(study)
     runs, sentences = gather_sentences(study)
     main_metrics = {part.metrics[0] for part in study.parts if part.metrics}
@@ -34,6 +35,7 @@ def write_page(
         path,
         title=study.name,
         lead=_count_runs(study),
+        dashboards=dashboards,
         noun=study.noun,
         unfinished=unfinished_lines(study),
         findings=by_question(each for each in comparisons if each.metric in main_metrics),
@@ -67,7 +69,7 @@ def _write(path: Path, *, title: str, noun: str, sentences: dict[str, Any], **se
     if sentences["sentences"]:
         scripts += [page.HEAT_MAP, FOLDER / "explorer.js"]
     left_out = sentences.pop("left_out")
-    empty = dict.fromkeys(("unfinished", "findings", "further", "tables", "key", "figures"), ())
+    empty = dict.fromkeys(("dashboards", "unfinished", "findings", "further", "tables", "key", "figures"), ())
     values = {
         **empty,
         **sections,

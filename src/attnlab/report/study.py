@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, product, takewhile
-from math import isfinite, nan
+from math import inf, isfinite, nan
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -323,7 +323,17 @@ def split_by_data(variants: Mapping[str, Sequence[RunRecord]]) -> dict[str, list
         else:
             same.append(runs)
     parts = [[run for runs in group for run in runs] for group in groups]
-    return dict(zip(_data_names(parts), parts, strict=True)) if len(parts) > 1 else {}
+    names = _data_names(parts) if len(parts) > 1 else []
+    return dict(
+        sorted(zip(names, parts, strict=False), key=lambda item: sort_key(item[0].rpartition("=")[2]))
+    )
+
+
+def sort_key(value: str) -> tuple[float | str, ...]:
+    """Return the numbers in a text, so that 10 is after 5; texts with letters follow, starting with inf."""
+    if re.search(r"[^\W\d_]", value):
+        return inf, value
+    return tuple(map(float, re.findall(r"-?\d+(?:\.\d+)?", value)))
 
 
 def _have_same_data(ours: Sequence[RunRecord], theirs: Sequence[RunRecord]) -> bool:

@@ -11,12 +11,13 @@ Files::
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from attnlab.files.writing import write_atomically
@@ -98,6 +99,8 @@ class Table:
     text: pd.DataFrame  # formatted cells
     values: pd.DataFrame  # unrounded; None where a cell is empty
     notes: Sequence[str] = ()  # remarks printed below the table
+    # 1 for columns of which the highest mean is the best, -1 for the lowest; they are bold in LaTeX
+    signs: Mapping[str, int] = field(default_factory=dict)
 
     def csv(self) -> str:
         """Return CSV with unrounded values; the ends of intervals are separate columns."""
@@ -111,11 +114,26 @@ class Table:
         """Return a Markdown table, followed by the notes; see `markdown`."""
         return markdown(self.text, self.notes)
 
-    def latex(self) -> str:
-        r"""Return a LaTeX tabular that needs `\usepackage{booktabs}`; notes are comments."""
-        style = self.text.reset_index().style.hide(axis="index")
-        style = style.format(escape_latex).format_index(escape_latex, axis=1)
-        alignment = "l" * self.text.index.nlevels + "r" * len(self.text.columns)
+    def latex(self, columns: Sequence[str] = ()) -> str:
+        r"""Return a LaTeX tabular that needs `\usepackage{booktabs}`; notes are comments.
+
+        The best means are bold, those of each data set if there are several. `columns` are the columns to
+        write; all by default.
+        """
+        cells = self.text[[*columns] or [*self.text.columns]].map(escape_latex)
+        blocks = cells.index.get_level_values(0) if cells.index.nlevels > 1 else [""] * len(cells)
+        for name in cells.columns.intersection([*self.signs]):
+            means = self.signs[name] * self.values[name].astype(float)
+            for block in {*blocks}:
+                rows = blocks == block
+                for row in np.flatnonzero(rows & (means == means[rows].max()) & (np.sum(rows) > 1)):
+                    mean, bracket, interval = cells[name].iloc[row].partition(" [")
+                    cells.iloc[row, cells.columns.get_loc(name)] = rf"\textbf{{{mean}}}{bracket}{interval}"
+        named = cells.reset_index()
+        for name in self.text.index.names:
+            named[name] = named[name].map(escape_latex)
+        style = named.rename(columns=escape_latex).style.hide(axis="index")
+        alignment = "l" * self.text.index.nlevels + "r" * len(cells.columns)
         notes = "".join(f"% {' '.join(note.split())}\n" for note in self.notes)
         return notes + str(style.to_latex(column_format=alignment, hrules=True))
 
@@ -126,6 +144,7 @@ class TableColumns:
     def __init__(self) -> None:
         self.text: dict[str, list[str]] = {}
         self.values: dict[str, list[float | None]] = {}
+        self.signs: dict[str, int] = {}
 
     def add(
         self,
@@ -151,6 +170,8 @@ class TableColumns:
     ) -> None:
         """Add a column with values of a metric in its unit; a suffix is appended to its heading."""
         name = metric.heading + suffix
+        if metric.direction and not suffix:
+            self.signs[name] = metric.sign
         self.add(name, estimates, digits=metric.digits, scale=metric.scale, **options)
 
     def table(
@@ -166,7 +187,7 @@ class TableColumns:
         stored = {**(csv_labels or labels), **self.values}
         exact = {name: pd.Series(cells, dtype=object) for name, cells in stored.items()}  # whole numbers
         values = pd.DataFrame(exact).set_index([*labels])
-        return Table(name, title, text, values, notes)
+        return Table(name, title, text, values, notes, self.signs)
 
 
 def markdown(text: pd.DataFrame, notes: Sequence[str] = ()) -> str:
@@ -223,15 +244,19 @@ def build_tables(study: Study, comparisons: Sequence[Comparison]) -> list[Table]
     return [*scores, costs_table(study), comparisons_table(comparisons, study)]
 
 
-def write_tables(tables: Iterable[Table], study: Study, folder: Path) -> None:
-    """Write `results.csv` and `tables/` into a folder, with a note on the unfinished runs in each table."""
+def write_tables(tables: Iterable[Table], study: Study, folder: Path, columns: Sequence[str] = ()) -> None:
+    """Write `results.csv` and `tables/` into a folder, with a note on the unfinished runs in each table.
+
+    `columns` are those of LaTeX tables of scores; by default all of them.
+    """
     write_atomically(folder / "results.csv", format_results(study))
     unfinished = Counter(run.status for run in study.unfinished)
     counts = ", ".join(f"{count} {status}" for status, count in unfinished.items())
     note = [f"Not included: {unfinished.total()} unfinished runs ({counts})."] if unfinished else []
     for each in tables:
         table = replace(each, notes=[*each.notes, *note])
-        for suffix, text in (("csv", table.csv()), ("md", table.markdown()), ("tex", table.latex())):
+        latex = table.latex([name for name in columns if name in table.text.columns])
+        for suffix, text in (("csv", table.csv()), ("md", table.markdown()), ("tex", latex)):
             write_atomically(folder / "tables" / f"{table.name}.{suffix}", text)
 
 

@@ -3,7 +3,7 @@
 For users who log online; `attnlab report` shows the same and more offline. Imports no torch.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import wandb
@@ -23,6 +23,7 @@ DEFAULT_SCORES = tuple(
 """Final metrics of a run on data with one test set and without metrics of its own."""
 
 HEAT_MAPS = tuple(f"attention/{position}" for position in range(1, 5))
+MAX_PINNED = 20  # runs that W&B pins at most
 STEP = "trainer/global_step"
 GROUPING: dict[str, Any] = {
     "groupby": reports.Config("variant"),
@@ -34,12 +35,28 @@ GROUPING: dict[str, Any] = {
 
 
 def build_workspace(
-    entity: str, project: str, study: str, scores: Iterable[str] = ()
+    entity: str,
+    project: str,
+    study: str,
+    scores: Iterable[str] = (),
+    *,
+    compared: Sequence[str] = (),
+    differences: str = "",
+    reference: Sequence[str] = (),
 ) -> workspaces.Workspace:
     """Build the dashboard of the runs of a study, grouped by variant, without network access.
 
     Of the final metrics, those of the validation split are shown only if there is no test split. Without any,
     `DEFAULT_SCORES` are shown.
+
+    Args:
+        entity: user or team of the project.
+        project: project of the runs.
+        study: group of the runs.
+        scores: names of the final metrics of the runs.
+        compared: metrics of the comparison; they are pinned, and the first one orders the runs.
+        differences: Markdown of the differences from the reference, the first section.
+        reference: ids of the runs of the reference variant; they are pinned, and the first is the baseline.
     """
     scores = list(dict.fromkeys(scores)) or DEFAULT_SCORES
     splits = dict.fromkeys(map(registry.split, scores))
@@ -48,12 +65,21 @@ def build_workspace(
     attention = [score for score in final if registry.metric(score).kind == "attention"]
     final = [score for score in final if score not in attention]
     names = dict.fromkeys(registry.name(score) for score in final)
-    pinned = [score for score in final if registry.name(score) in ("exact_match", "bleu")]
+    pinned = compared or [score for score in final if registry.name(score) in ("exact_match", "bleu")]
+    order = [
+        expr.Ordering(expr.Summary(metric), ascending=registry.metric(metric).sign < 0)
+        for metric in pinned[:1]
+    ]
     return workspaces.Workspace(
         entity=entity,
         project=project,
         name=f"attnlab {study}",
         sections=[
+            *(
+                [_section("Differences", [reports.MarkdownPanel(markdown=differences)])]
+                if differences
+                else []
+            ),
             _section("Final scores", [_bars(score) for score in final]),
             _section("Curves", [_curve(name) for name in ("train/loss", *(f"val/{name}" for name in names))]),
             _section("Attention metrics", [_bars(score) for score in attention]),
@@ -70,15 +96,19 @@ def build_workspace(
         runset_settings=workspaces.RunsetSettings(
             filters=expr.And(expr.Metric("Group") == study),
             groupby=[expr.Config("variant")],
+            order=order,
+            baseline_run=next(iter(reference), None),
+            pinned_runs=list[str | workspaces.RunRef](reference[:MAX_PINNED]),
             pinned_columns=["config:variant", "config:seed", *(f"summary:{score}" for score in pinned)],
         ),
     )
 
 
-def publish_workspace(study: str, *, project: str, scores: Iterable[str]) -> str:
-    """Save the dashboard of `build_workspace` for the user's default entity, and return its URL."""
+def publish_workspace(study: str, *, project: str, entity: str | None = None, **content: Any) -> str:
+    """Save the dashboard of `build_workspace`, by default for the user's default entity; return its URL."""
     try:
-        dashboard: Any = build_workspace(wandb.Api().default_entity or "", project, study, scores)
+        entity = entity or wandb.Api().default_entity or ""
+        dashboard: Any = build_workspace(entity, project, study, **content)
         url: str = dashboard.save().url
     except Exception as error:
         reason, *_ = str(error).strip().splitlines() or [type(error).__name__]
@@ -90,9 +120,17 @@ def _section(name: str, panels: list[reports.PanelTypes]) -> workspaces.Section:
     return workspaces.Section(name=name, panels=panels, is_open=True)
 
 
+def _title(metric: str) -> str:
+    """Return the name of a metric with the unit of the logged values."""
+    described = registry.metric(metric)
+    if described.unit != "%":
+        return metric
+    return f"{metric}, as a fraction of 1" if described.scale == 100 else f"{metric}, in %"
+
+
 def _curve(metric: str) -> reports.LinePlot:
-    return reports.LinePlot(title=metric, x=STEP, y=[metric], **GROUPING)
+    return reports.LinePlot(title=_title(metric), x=STEP, y=[metric], **GROUPING)
 
 
 def _bars(metric: str) -> reports.BarPlot:
-    return reports.BarPlot(title=metric, metrics=[metric], max_bars_to_show=40, **GROUPING)
+    return reports.BarPlot(title=_title(metric), metrics=[metric], max_bars_to_show=40, **GROUPING)

@@ -67,7 +67,8 @@ def describe_code(config: DictConfig) -> dict[str, dict[str, str]]:
     Returns:
         `parts`: the digest of each `_target_`; `files`: the digest of each file.
     """
-    parts, files = {}, {}
+    parts: dict[str, str] = {}
+    files: dict[str, str] = {}
     for target in sorted({*_targets(config)}):
         if target.partition(".")[0] in LIBRARIES:
             continue

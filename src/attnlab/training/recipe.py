@@ -88,7 +88,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
         warn_of_changed_code(run.read_result().get("code"), config)
     callbacks = components.build_callbacks(config, run, contents, metrics, terminal=sys.stderr.isatty())
 
-    code = {"code": described} if (described := describe_code(config)) else {}
+    code = {"code": parts} if (parts := describe_code(config)) else {}
 
     def record_start(trainer: Trainer, _: LightningModule) -> None:
         if trainer.is_global_zero:
