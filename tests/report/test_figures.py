@@ -7,16 +7,17 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from figure_checks import texts
 from matplotlib.colors import to_hex
 
 from attnlab.metrics.registry import metric
 from attnlab.report.collect import collect
-from attnlab.report.drawing import StudyFigure, to_svg, write_figures
+from attnlab.report.drawing import StudyFigure, styles_of, to_svg, write_figures
 from attnlab.report.figures import draw_figures
 from attnlab.report.study import Study
 from attnlab.report.style import COLOURS, INK, MUTED, RULE, variant_styles
 from run_files import study as runs_of
-from run_files import write_run
+from run_files import with_data, write_run
 from studies import make_run
 
 # Sources of one and of three words
@@ -214,3 +215,29 @@ def test_figures_of_scores_stay_inside_the_bounds() -> None:
     ends = [x for bars in axes.collections for segment in bars.get_segments() for x, _ in segment]
     assert ends
     assert 0 <= min(ends) < max(ends) <= 100
+
+
+def test_models_are_drawn_over_data_sets_in_their_order(tmp_path: Path) -> None:
+    for length in (5, 10, 20):
+        for model, scores in (("none", (0.25, 0.5)), ("dot", (0.75, 1.0))):
+            for seed, score in enumerate(scores):
+                run = write_run(
+                    *(tmp_path, f"{model}-length{length}", seed),
+                    scores={"test/exact_match": score / length},
+                    attention={"_target_": model},
+                    data={"train_lengths": [length, length]},
+                )
+                with_data(run, test=str(length))
+    study = collect([tmp_path])
+    drawn = {figure.name: figure for figure in draw_figures(study, styles_of(study))}
+    figure = drawn.pop("by-data-exact_match")
+    assert drawn == {}
+    (axes,) = figure.figure.axes
+    assert axes.get_xlabel() == "data.train_lengths"
+    assert texts(axes.get_xticklabels()) == ["[5, 5]", "[10, 10]", "[20, 20]"]
+    assert figure.names == ["dot", "none"]
+    curves = {line.get_color(): line.get_ydata() for line in axes.lines if len(line.get_xdata()) == 3}
+    dot, none = (styles_of(study)[name].colour for name in ("dot", "none"))
+    assert curves[dot].tolist() == pytest.approx([17.5, 8.75, 4.375])
+    assert curves[none].tolist() == pytest.approx([7.5, 3.75, 1.875])
+    assert styles_of(study)["dot-length5"] == styles_of(study)["dot-length20"]
