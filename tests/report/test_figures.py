@@ -236,7 +236,7 @@ def test_models_are_drawn_over_data_sets_in_their_order(tmp_path: Path) -> None:
     assert axes.get_xlabel() == "data.train_lengths"
     assert texts(axes.get_xticklabels()) == ["[5, 5]", "[10, 10]", "[20, 20]"]
     assert figure.names == ["dot", "none"]
-    curves = {line.get_color(): line.get_ydata() for line in axes.lines if len(line.get_xdata()) == 3}
+    curves = {line.get_color(): line.get_ydata() for line in axes.lines if line.get_linestyle() != "None"}
     dot, none = (styles_of(study)[name].colour for name in ("dot", "none"))
     assert curves[dot].tolist() == pytest.approx([17.5, 8.75, 4.375])
     assert curves[none].tolist() == pytest.approx([7.5, 3.75, 1.875])

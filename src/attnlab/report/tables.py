@@ -121,7 +121,8 @@ class Table:
         write; all by default.
         """
         cells = self.text[[*columns] or [*self.text.columns]].map(escape_latex)
-        blocks = cells.index.get_level_values(0) if cells.index.nlevels > 1 else [""] * len(cells)
+        one = cells.index.nlevels == 1
+        blocks = np.array([""] * len(cells) if one else [*cells.index.get_level_values(0)], dtype=object)
         for name in cells.columns.intersection([*self.signs]):
             means = self.signs[name] * self.values[name].astype(float)
             for block in {*blocks}:
