@@ -1,12 +1,15 @@
 import gzip
 import os
+import random
 import resource
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from attnlab.errors import UserError
-from attnlab.files.reading import SIZE_LIMIT, decode, read_text, split_lines
+from attnlab.files import reading
+from attnlab.files.reading import SIZE_LIMIT, decode, read_lines, read_text, split_lines
 
 
 def test_byte_order_mark_is_removed(tmp_path: Path):
@@ -72,3 +75,37 @@ def test_file_larger_than_memory_is_one_line(tmp_path: Path) -> None:
 def test_lines_are_split_at_newlines_only():
     assert split_lines("a\r\nb\u2028c\x0bd\n\ne") == ["a", "b\u2028c\x0bd", "", "e"]
     assert split_lines("a\n") == split_lines("a") == ["a"]
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress], ids=["plain", "gzip"])
+@pytest.mark.parametrize("end", ["", "\n", "\r\n", "\n\n", "\nlast\rline", "\n" * 3000])
+def test_lines_of_a_large_file_are_those_of_its_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compress: Callable[[bytes], bytes], end: str
+) -> None:
+    monkeypatch.setattr(reading, "BLOCK", 1000)
+    text = "\ufeff" + "\r\n".join(f"straße {i} \u2028" + "x" * (i % 7 * 300) for i in range(100)) + end
+    text += "\ufeffno byte order mark" if end else ""
+    (tmp_path / "f").write_bytes(compress(text.encode()))
+    lines = list(read_lines(tmp_path / "f"))
+    assert lines == split_lines(text.removeprefix("\ufeff"))
+    assert len(lines) >= 100
+
+
+def test_errors_of_a_large_file_name_the_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "BLOCK", 100)
+    good = b"twelve bytes" * 5 + b"\n"
+    for broken, message in (
+        (b"caf\xe9\n", r"f, line 31: not valid UTF-8 \(byte 0xe9\)"),
+        (b"\0\n", "f, line 31: NUL"),
+    ):
+        (tmp_path / "f").write_bytes(good * 30 + broken + good * 30)
+        lines = read_lines(tmp_path / "f")
+        assert next(lines).startswith("twelve")
+        with pytest.raises(UserError, match=message):
+            list(lines)
+    (tmp_path / "f").write_bytes(b" \n" * 400)
+    with pytest.raises(UserError, match="f: the file is empty"):
+        list(read_lines(tmp_path / "f"))
+    (tmp_path / "f").write_bytes(gzip.compress(random.Random(0).randbytes(2000).hex().encode() + good)[:-50])
+    with pytest.raises(UserError, match="f: the gzip file is truncated or damaged"):
+        list(read_lines(tmp_path / "f"))

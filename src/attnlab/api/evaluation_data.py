@@ -1,5 +1,6 @@
 """Validation and test files that `attnlab evaluate` is given in place of the data of the run."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -99,7 +100,7 @@ def read(
     preparation = config.data.get("preparation")
     prepare = None if preparation is None else construct(preparation)
 
-    def prepared(pairs: list[Pair]) -> list[Pair]:
+    def prepared(pairs: Sequence[Pair]) -> Sequence[Pair]:
         if prepare is None:
             return pairs
         return [replace(prepare(pair.source, pair.target), origin=pair.origin) for pair in pairs]
@@ -116,7 +117,7 @@ def read(
     return Corpus(
         val=prepared(val or []),
         test={name: prepared(pairs) for name, pairs in test.items()}
-        if isinstance(test, dict)
+        if isinstance(test, Mapping)
         else prepared(test or []),
         metrics=metrics,
         files=files,

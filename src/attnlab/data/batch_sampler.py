@@ -4,6 +4,7 @@ N pairs of a split · B pairs of a batch
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -67,19 +68,18 @@ class TrainingBatchSampler(Sampler[Any]):
         self._world = world
         if batch_type == "tokens":
             sizes = _token_batch_sizes(source_lengths, target_lengths, size=size, world=world)
-            pools = np.zeros(len(sizes), dtype=np.int64)
+            pool = len(sizes)
         else:
             sizes = _even_batch_sizes(len(source_lengths), size=size, world=world)
-            pools = np.arange(len(sizes)) // (pool * world)
-        self._bounds = np.cumsum(sizes)[:-1]  # [batches - 1]: boundaries between batches
-        self._pools = np.repeat(pools, sizes)  # [N]: the pool of each position in the order
+        self._bounds = np.cumsum([0, *sizes])  # [batches + 1]: where batches begin and end
+        self._pool_bounds = [*self._bounds[: -1 : pool * world], self._bounds[-1]]
         self._epoch = 0
         self._resumed_epoch = 0
         self._resumed_batch = 0
 
     def __len__(self) -> int:
         """Number of batches of a complete epoch on one rank, also in a resumed epoch."""
-        return (len(self._bounds) + 1) // self._world
+        return (len(self._bounds) - 1) // self._world
 
     def set_epoch(self, epoch: int) -> None:
         """Choose the epoch of the iterators created from now on."""
@@ -93,14 +93,16 @@ class TrainingBatchSampler(Sampler[Any]):
     def __iter__(self) -> Iterator[Any]:
         epoch = self._epoch
         random = np.random.default_rng((self._seed, epoch))
-        order = random.permutation(len(self._pools))  # [N]
-        if self._sort:
-            order = order[np.lexsort((self._target_lengths[order], self._source_lengths[order], self._pools))]
-        batches = np.split(order, self._bounds)
+        order = np.arange(len(self._source_lengths), dtype=np.int32)  # [N]
+        random.shuffle(order)
+        for first, end in pairwise(self._pool_bounds) if self._sort else ():
+            pool = order[first:end]
+            order[first:end] = pool[np.lexsort((self._target_lengths[pool], self._source_lengths[pool]))]
         steps = random.permutation(len(self))
         start = self._resumed_batch if epoch == self._resumed_epoch else 0
         for step in steps[start:]:
-            batch = batches[step * self._world + self._rank]
+            number = step * self._world + self._rank
+            batch = order[self._bounds[number] : self._bounds[number + 1]]
             indices = batch[np.argsort(-self._target_lengths[batch], kind="stable")].tolist()
             yield (epoch, indices) if self._with_epochs else indices
 
@@ -157,7 +159,8 @@ def _token_batch_sizes(
     order = np.lexsort((target_lengths, source_lengths))
     sizes: list[int] = []
     count = longest_target = 0
-    for source, target in zip(source_lengths[order].tolist(), target_lengths[order].tolist(), strict=True):
+    pairs = ((int(source_lengths[row]), int(target_lengths[row])) for row in order)
+    for source, target in pairs:
         longest_target = max(longest_target, target)
         # The pairs are sorted by source length, so `source` is the longest of the batch
         if count and (source + longest_target) * (count + 1) > size:

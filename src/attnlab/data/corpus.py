@@ -1,7 +1,7 @@
 """Text pairs, and the corpus that every dataset returns."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -70,6 +70,8 @@ TEST_SET_NAME = re.compile(r"(?!(?:attention|explanation)$)[A-Za-z0-9][A-Za-z0-9
 class Corpus:
     """Text pairs in three disjoint splits; the test split may consist of several named test sets.
 
+    The pairs of a split are a sequence: a list, or files that are mapped into memory (`MappedPairs`).
+
     Attributes:
         train: training pairs.
         val: validation pairs.
@@ -80,9 +82,9 @@ class Corpus:
         evaluation_only: whether the corpus needs no training and validation pairs.
     """
 
-    train: list[Pair] = field(default_factory=list)
-    val: list[Pair] = field(default_factory=list)
-    test: list[Pair] | Mapping[str, list[Pair]] = field(default_factory=list)
+    train: Sequence[Pair] = field(default_factory=list)
+    val: Sequence[Pair] = field(default_factory=list)
+    test: Sequence[Pair] | Mapping[str, Sequence[Pair]] = field(default_factory=list)
     metrics: tuple[str, ...] = ()
     files: tuple[Path, ...] = field(default=(), compare=False)
     evaluation_only: bool = False
@@ -103,7 +105,7 @@ class Corpus:
                 )
 
     @cached_property
-    def splits(self) -> dict[str, list[Pair]]:
+    def splits(self) -> dict[str, Sequence[Pair]]:
         """The pairs of each split: "train", "val", and "test" or one "test/NAME" per named test set.
 
         Test sets without pairs are left out.

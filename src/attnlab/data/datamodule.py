@@ -1,7 +1,9 @@
 """LightningDataModule of a corpus and its vocabularies."""
 
+from collections.abc import Sequence
 from functools import partial
 from math import inf
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,8 +13,10 @@ from torch.utils.data import DataLoader, Sampler
 from attnlab.data.batch_sampler import BatchType, EvaluationBatchSampler, TrainingBatchSampler, shards_of
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.digests import SPLIT_NAMES
-from attnlab.data.examples import Examples, encode, log_unknown
+from attnlab.data.examples import Examples, Sequences, encode, log_unknown
+from attnlab.data.mapped import MappedPairs
 from attnlab.data.tokenization.bpe_dropout import SampledExamples
+from attnlab.data.tokenization.tokenizer import parallel_tokenizers
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.settings import Count, Size
@@ -97,7 +101,7 @@ class Seq2SeqData(LightningDataModule):
         self._examples: dict[str, Examples] = {}
         self._started_batches = 0  # over all epochs, when the resumed checkpoint was saved
 
-    def pairs(self, split: str) -> list[Pair]:
+    def pairs(self, split: str) -> Sequence[Pair]:
         """Return the text pairs of a split (`Corpus.splits`), which `Batch.indices` refer to."""
         return self.corpus.splits.get(split, [])
 
@@ -105,10 +109,35 @@ class Seq2SeqData(LightningDataModule):
         """Return the encoded pairs of a split."""
         if split not in self._examples:
             pairs = self.pairs(split)
-            encoded = encode(pairs, self.vocabularies, with_copy_ids=self._with_copy_ids, **self._limits)
-            log_unknown(SPLIT_NAMES.get(split, split), encoded, pairs, self.vocabularies)
-            self._examples[split] = encoded
+            if isinstance(pairs, MappedPairs):
+                self._examples[split] = self._mapped_examples(split, pairs)
+            else:
+                self._examples[split] = self._encode(split, pairs)
         return self._examples[split]
+
+    def _encode(self, split: str, pairs: Sequence[Pair], folder: Path | None = None) -> Examples:
+        encoded = encode(
+            pairs, self.vocabularies, with_copy_ids=self._with_copy_ids, folder=folder, **self._limits
+        )
+        log_unknown(SPLIT_NAMES.get(split, split), encoded, pairs, self.vocabularies)
+        return encoded
+
+    def _mapped_examples(self, split: str, pairs: MappedPairs) -> Examples:
+        def write(folder: Path) -> dict[str, Any]:
+            with parallel_tokenizers():
+                self._encode(split, pairs, folder)
+            return {}
+
+        key = {
+            "split": split,
+            "copy": self._with_copy_ids,
+            **self._limits,
+            "vocabularies": [tokenizer.to_json() for tokenizer in self.vocabularies],
+        }
+        noun = f"the token ids of the {SPLIT_NAMES.get(split, split)} data"
+        folder = pairs.cached(key, write, noun=noun).folder
+        names = ("source", "target", "copy") if self._with_copy_ids else ("source", "target")
+        return Examples(*(Sequences.from_files(folder, name) for name in names))
 
     def state_dict(self) -> dict[str, Any]:
         """Return the number of batches started so far over all epochs, which determines the position."""

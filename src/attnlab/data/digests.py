@@ -3,12 +3,14 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.data.corpus import Corpus, Pair
+from attnlab.data.mapped import BLOCK, MappedPairs, batched
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
@@ -69,32 +71,59 @@ def check_files(recorded: Record, *, fix: str) -> None:
         )
 
 
-def source_hashes(pairs: Iterable[Pair], tokenizer: Tokenizer) -> NDArray[np.int64]:
+def source_hashes(pairs: Sequence[Pair], tokenizer: Tokenizer) -> NDArray[np.int64]:
     """Return the sorted 64-bit hashes of the distinct sources, to count sources seen in training later.
 
-    Sources are compared as the source tokenizer normalises them.
+    Sources are compared as the source tokenizer normalises them. Those of mapped pairs are a mapped file.
     """
-    return np.unique(_source_hashes(pairs, tokenizer))
+    if not isinstance(pairs, MappedPairs):
+        return np.unique(_source_hashes(pairs, tokenizer))
+
+    def write(folder: Path) -> dict[str, Any]:
+        hashes = _source_hashes(pairs, tokenizer)
+        hashes.sort()
+        hashes[np.append(True, hashes[1:] != hashes[:-1])].tofile(folder / "sources")
+        return {}
+
+    key = {"sources": tokenizer.to_json()}
+    cached = pairs.cached(key, write, noun="the hashes of the training sources")
+    return np.memmap(cached.folder / "sources", np.int64, mode="c")
 
 
 def are_seen(pairs: Sequence[Pair], hashes: NDArray[np.int64], tokenizer: Tokenizer) -> NDArray[np.bool_]:
     """Return which pairs have a source that is among those of `source_hashes`, [N]."""
-    return np.isin(_source_hashes(pairs, tokenizer), hashes)
+    ours = _source_hashes(pairs, tokenizer)
+    places = np.searchsorted(hashes, ours)
+    seen: NDArray[np.bool_] = hashes[np.minimum(places, len(hashes) - 1)] == ours
+    return seen
 
 
-def _source_hashes(pairs: Iterable[Pair], tokenizer: Tokenizer) -> NDArray[np.int64]:
+def _source_hashes(pairs: Sequence[Pair], tokenizer: Tokenizer) -> NDArray[np.int64]:
     """Return the hash of each source, [N]."""
-    texts = (tokenizer.normalise(pair.source).encode() for pair in pairs)
-    digests = (hashlib.blake2b(text, digest_size=8).digest() for text in texts)
-    return np.frombuffer(b"".join(digests), dtype=np.int64)
+    hashes = np.empty(len(pairs), np.int64)
+    for start, block in zip(range(0, len(pairs), BLOCK), batched(pairs, BLOCK), strict=True):
+        texts = (tokenizer.normalise(pair.source).encode() for pair in block)
+        digests = b"".join(hashlib.blake2b(text, digest_size=8).digest() for text in texts)
+        hashes[start : start + len(block)] = np.frombuffer(digests, np.int64)
+    return hashes
 
 
 def _pairs_digest(pairs: Sequence[Pair]) -> str:
     """Return the digest of everything in the pairs except their post-processing and their origin."""
+    if not isinstance(pairs, MappedPairs):
+        return _hash_pairs(pairs)
+    cached = pairs.cached(
+        {"digest": ""}, lambda _: {"sha256": _hash_pairs(pairs)}, noun="the digest of the pairs"
+    )
+    return str(cached.values["sha256"])
+
+
+def _hash_pairs(pairs: Sequence[Pair]) -> str:
     digest = hashlib.sha256()
+    encode = json.JSONEncoder(default=str).encode
     for pair in pairs:
         texts = (pair.source, pair.target, pair.alignment, pair.reference, pair.annotations)
-        digest.update(json.dumps(texts, default=str).encode() + b"\n")
+        digest.update(encode(texts).encode() + b"\n")
     return digest.hexdigest()
 
 

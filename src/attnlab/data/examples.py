@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,15 +19,21 @@ from torch.utils.data import Dataset
 
 from attnlab.data.corpus import Pair
 from attnlab.data.features import is_feature
+from attnlab.data.mapped import BLOCK, MappedArray, batched
 from attnlab.data.tokenization.tokenizer import UNKNOWN
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
+from attnlab.files.cache import with_progress
 from attnlab.files.terminal import escape_control_characters
 from attnlab.types import EOS, PAD, SOS, Batch
 
 log = logging.getLogger(__name__)
 
-Lengths = NDArray[np.int64]
+Lengths = NDArray[np.integer[Any]]
+Numbers = NDArray[Any] | MappedArray
+
+COPIED = 1 << 20
+"""Number of ids above the vocabulary for tokens that are copied from a source; the longest source."""
 
 OUTLIER_PAIRS, OUTLIER_FACTOR = 100, 10
 """In a split of this many pairs, a length of more than so many times the 99th percentile is reported."""
@@ -35,12 +42,22 @@ UNKNOWN_READ, UNKNOWN_EXAMPLES = 100, 3
 """The log names at most 3 different tokens, of the first 100 that are outside the vocabulary."""
 
 
-@dataclass(frozen=True)
 class Sequences:
-    """Sequences of token ids with different lengths, stored in one array."""
+    """Sequences of token ids with different lengths, stored in one array.
 
-    tokens: NDArray[np.int32]  # [sum of the lengths]
-    offsets: NDArray[np.int64]  # [N + 1]: start of each sequence, then the end of the last
+    Args:
+        tokens: ids of all sequences, [sum of the lengths]; an array, or a file of one.
+        offsets: start of each sequence, then the end of the last, [N + 1].
+        lengths: length of each sequence, [N]; None to compute them.
+    """
+
+    def __init__(self, tokens: Numbers, offsets: Numbers, lengths: Numbers | None = None) -> None:
+        self._files = [part for part in (tokens, offsets, lengths) if isinstance(part, MappedArray)]
+        self.tokens, self.offsets = _array(tokens), _array(offsets)
+        self.lengths: Lengths = np.diff(self.offsets) if lengths is None else _array(lengths)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Sequences, tuple(self._files) or (self.tokens, self.offsets, self.lengths)
 
     @classmethod
     def from_rows(cls, rows: Sequence[Sequence[int]]) -> Sequences:
@@ -49,10 +66,15 @@ class Sequences:
         np.cumsum([len(row) for row in rows], out=offsets[1:])
         return cls(np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=offsets[-1]), offsets)
 
-    @property
-    def lengths(self) -> Lengths:
-        """Length of each sequence, [N]."""
-        return np.diff(self.offsets)
+    @classmethod
+    def from_files(cls, folder: Path, name: str) -> Sequences:
+        """Map the files of a `SequenceWriter`."""
+        (tokens,) = folder.glob(f"{name}.*int*")
+        return cls(
+            MappedArray(tokens, tokens.suffix[1:]),
+            MappedArray(folder / f"{name}.offsets", np.int64),
+            MappedArray(folder / f"{name}.lengths", np.int32),
+        )
 
     def row(self, index: int) -> list[int]:
         """Return the token ids of one sequence."""
@@ -71,7 +93,64 @@ class Sequences:
         real = positions < lengths[:, None]  # [B, longest]
         rows = np.full(real.shape, PAD, dtype=np.int64)  # [B, longest]
         rows[real] = self.tokens[(starts[:, None] + positions)[real]]
+        self.release()
         return torch.from_numpy(rows), torch.from_numpy(lengths)
+
+    def release(self) -> None:
+        """Remove the pages of mapped files from the memory of this process."""
+        for file in self._files:
+            file.release()
+
+
+class SequenceWriter:
+    """Collects sequences of token ids in memory, or in files.
+
+    Args:
+        folder: folder of the files; None for arrays in memory.
+        name: start of the names of the files.
+        size: all ids are below it.
+    """
+
+    def __init__(self, folder: Path | None, name: str, *, size: int) -> None:
+        self._place = folder, name
+        self._dtype = np.dtype(np.uint16 if size <= 1 << 16 else np.int32)
+        self._blocks: list[Sequences] = []
+        self._end = 0
+        if folder is not None:
+            self._append(f".{self._dtype}", np.empty(0))
+            self._append(".offsets", np.zeros(1, np.int64))
+
+    def append(self, rows: Sequence[Sequence[int]]) -> None:
+        """Append N sequences."""
+        block = Sequences.from_rows(rows)
+        if self._place[0] is None:
+            self._blocks.append(block)
+            return
+        self._append(f".{self._dtype}", block.tokens.astype(self._dtype))
+        self._append(".offsets", block.offsets[1:] + self._end)
+        self._append(".lengths", block.lengths.astype(np.int32))
+        self._end += int(block.offsets[-1])
+
+    def finish(self) -> Sequences:
+        """Return all sequences."""
+        folder, name = self._place
+        if folder is not None:
+            return Sequences.from_files(folder, name)
+        if len(self._blocks) == 1:
+            return self._blocks[0]
+        lengths = [np.zeros(1, np.int64), *(block.lengths for block in self._blocks)]
+        tokens = [np.empty(0, np.int32), *(block.tokens for block in self._blocks)]
+        return Sequences(np.concatenate(tokens), np.cumsum(np.concatenate(lengths)))
+
+    def _append(self, suffix: str, values: NDArray[Any]) -> None:
+        folder, name = self._place
+        assert folder is not None
+        with (folder / f"{name}{suffix}").open("ab") as file:
+            file.write(values.tobytes())
+
+
+def _array(numbers: Numbers) -> NDArray[Any]:
+    return numbers.array if isinstance(numbers, MappedArray) else numbers
 
 
 class Examples(Dataset[Batch]):
@@ -83,7 +162,7 @@ class Examples(Dataset[Batch]):
         self.copy_ids = copy_ids
 
     def __len__(self) -> int:
-        return len(self.sources.lengths)
+        return len(self.sources.offsets) - 1
 
     def __getitem__(self, indices: list[int]) -> Batch:
         source, source_lengths = self.sources.padded(indices)
@@ -110,6 +189,7 @@ def encode(
     max_source_length: int | None,
     max_target_length: int | None,
     with_copy_ids: bool = False,
+    folder: Path | None = None,
 ) -> Examples:
     """Encode raw pairs as token ids. Targets become SOS … EOS.
 
@@ -119,13 +199,53 @@ def encode(
         with_copy_ids: add `Batch.copy_ids` for readouts that copy, and give target tokens outside the
             vocabulary that occur in the source the id they are copied as. Source and target tokens are
             compared as text, so both tokenizers must split it in the same way.
+        folder: write the ids into files of this folder; None to keep them in memory.
     """
     eos = [EOS] if source_eos else []
     source_limit, target_limit = text_limits(source_eos, max_source_length, max_target_length)
-    sources = vocabularies.source.encode_all([pair.source for pair in pairs])
-    targets = vocabularies.target.encode_all([pair.target for pair in pairs])
+    source_size, target_size = vocabularies.source.size, vocabularies.target.size
+    copied_size = target_size + COPIED if with_copy_ids else target_size
+    source_writer = SequenceWriter(folder, "source", size=source_size)
+    target_writer = SequenceWriter(folder, "target", size=copied_size)
+    copy_writer = SequenceWriter(folder, "copy", size=copied_size) if with_copy_ids else None
+    cut_sources = cut_targets = 0
+    blocks = with_progress(batched(pairs, BLOCK), "pairs encoded", size=len)
+    for start, block in zip(range(0, len(pairs), BLOCK), blocks, strict=True):
+        sources = vocabularies.source.encode_all([pair.source for pair in block])
+        targets = vocabularies.target.encode_all([pair.target for pair in block])
+        _check(block, sources, targets, vocabularies, start, len(pairs))
+        cut_sources += _count_longer(sources, source_limit)
+        cut_targets += _count_longer(targets, target_limit)
+        if copy_writer is not None:
+            copy_ids, targets = _copy_ids(block, vocabularies, targets, source_limit)
+            copy_writer.append([row + eos for row in copy_ids])
+        source_writer.append([source[:source_limit] + eos for source in sources])
+        target_writer.append([[SOS, *target[:target_limit], EOS] for target in targets])
+    examples = Examples(
+        source_writer.finish(), target_writer.finish(), None if copy_writer is None else copy_writer.finish()
+    )
+    _log_lengths("source", source_limit, cut_sources, examples.sources.lengths - len(eos), pairs)
+    _log_lengths("target", target_limit, cut_targets, examples.targets.lengths - 2, pairs)
+    return examples
+
+
+def _count_longer(rows: Sequence[Sequence[int]], limit: int | None) -> int:
+    return 0 if limit is None else sum(len(row) > limit for row in rows)
+
+
+def _check(
+    pairs: Sequence[Pair],
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    vocabularies: Vocabularies,
+    start: int,
+    total: int,
+) -> None:
+    """Raise `UserError` at links to tokens that do not exist, and at sources without tokens."""
     for number, (pair, source, target) in enumerate(zip(pairs, sources, targets, strict=True), start=1):
-        place = pair.origin or f"pair {number} of {len(pairs)}"
+        if source and pair.alignment is None:
+            continue
+        place = pair.origin or f"pair {start + number} of {total}"
         for link in vocabularies.gold_alignment(pair) or ():
             if link[0] >= len(source) or link[1] >= len(target):
                 raise UserError(
@@ -138,16 +258,6 @@ def encode(
                 f"{place}: the source {pair.source!r} (target {pair.target!r}) has no tokens. Correct or "
                 "remove the pair, or let the tokenizer drop less (tokenizer.drop)"
             )
-    _log_lengths("source", source_limit, sources, pairs)
-    _log_lengths("target", target_limit, targets, pairs)
-    copy_ids: list[list[int]] = []
-    if with_copy_ids:
-        copy_ids, targets = _copy_ids(pairs, vocabularies, targets, source_limit)
-    return Examples(
-        Sequences.from_rows([source[:source_limit] + eos for source in sources]),
-        Sequences.from_rows([[SOS, *target[:target_limit], EOS] for target in targets]),
-        Sequences.from_rows([row + eos for row in copy_ids]) if with_copy_ids else None,
-    )
 
 
 def log_unknown(name: str, examples: Examples, pairs: Sequence[Pair], vocabularies: Vocabularies) -> None:
@@ -165,18 +275,26 @@ def log_unknown(name: str, examples: Examples, pairs: Sequence[Pair], vocabulari
     ):
         if (unknown := tokenizer.id_of(UNKNOWN)) is None:  # a closed vocabulary
             continue
-        places = np.flatnonzero(sequences.tokens == unknown)
-        if not places.size:
+        count = total = 0
+        first: list[int] = []
+        for row in range(0, len(examples), BLOCK):
+            begin, end = sequences.offsets[[row, min(row + BLOCK, len(examples))]]
+            ids = sequences.tokens[begin:end]
+            places = np.flatnonzero(ids == unknown)
+            count += len(places)
+            total += int((ids > EOS).sum())
+            first += (places[: UNKNOWN_READ - len(first)] + begin).tolist()
+            sequences.release()
+        if not count:
             continue
-        rows = np.searchsorted(sequences.offsets, places[:UNKNOWN_READ], side="right") - 1
+        rows = np.searchsorted(sequences.offsets, first, side="right") - 1
         tokens: dict[str, None] = {}
-        for place, row in zip(places, rows, strict=False):
+        for place, row in zip(first, rows.tolist(), strict=True):
             spelling = tokenizer.spell(getattr(pairs[row], side))
             tokens[spelling[place - sequences.offsets[row] - start]] = None
-        first = pairs[rows[0]].origin or f"pair {rows[0] + 1} of {len(pairs)}"
-        total = (sequences.tokens > EOS).sum()
-        counted = describe_unknown(len(places), total, side, f"the {name} data", tokens)
-        log.warning("%s; first in %s", counted, first)
+        origin = pairs[int(rows[0])].origin or f"pair {rows[0] + 1} of {len(pairs)}"
+        counted = describe_unknown(count, total, side, f"the {name} data", tokens)
+        log.warning("%s; first in %s", counted, origin)
 
 
 def describe_unknown(count: int, total: int, side: str, place: str, tokens: Iterable[str]) -> str:
@@ -198,15 +316,14 @@ def describe_unknown(count: int, total: int, side: str, place: str, tokens: Iter
 
 
 def _log_lengths(
-    side: str, limit: int | None, sequences: Sequence[Sequence[int]], pairs: Sequence[Pair]
+    side: str, limit: int | None, truncated: int, lengths: Lengths, pairs: Sequence[Pair]
 ) -> None:
     """Log how many sequences are truncated; without a limit, warn of one that is far longer than the others.
 
     A batch is padded to its longest sequence.
     """
-    lengths = [len(ids) for ids in sequences]
     if limit is not None:
-        if truncated := sum(length > limit for length in lengths):
+        if truncated:
             text = "%d of %d %ss are truncated to %d tokens: batching.max_%s_length"
             log.warning(text, truncated, len(lengths), side, limit, side)
         return

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,7 +22,8 @@ from attnlab.config.sections import SECTIONS, types_of
 from attnlab.data.corpus import Corpus, Pair, Preparation, plain_pair
 from attnlab.data.examples import Examples, encode
 from attnlab.data.features import feature_ids, pair_with_features
-from attnlab.data.tokenization.tokenizer import Tokenizer
+from attnlab.data.mapped import MappedPairs
+from attnlab.data.tokenization.tokenizer import Tokenizer, parallel_tokenizers
 from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
 from attnlab.decoding import reranking
 from attnlab.decoding.reranking import Reranker
@@ -38,6 +40,9 @@ from attnlab.nn.features import Concatenated
 from attnlab.nn.marginal import Marginal, MarginalSeq2Seq
 from attnlab.nn.readout import PointerGenerator
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
+
+TOKENIZERS = ("tokenizer", "target_tokenizer", "shared_vocabulary")
+"""Settings that the vocabularies depend on."""
 
 
 def build_corpus(config: DictConfig, corpus: Corpus | None = None) -> Corpus:
@@ -70,12 +75,27 @@ def build_preparation(config: DictConfig) -> Preparation:
 def build_vocabularies(config: DictConfig, corpus: Corpus) -> Vocabularies:
     """Train the source and target tokenizers on the training split."""
     target = config.get("target_tokenizer")
-    return train_vocabularies(
-        corpus.train,
-        source=constructor(config.tokenizer),
-        target=None if target is None else constructor(target),
-        shared=config.shared_vocabulary,
-    )
+
+    def train() -> Vocabularies:
+        return train_vocabularies(
+            corpus.train,
+            source=constructor(config.tokenizer),
+            target=None if target is None else constructor(target),
+            shared=config.shared_vocabulary,
+        )
+
+    if not isinstance(corpus.train, MappedPairs):
+        return train()
+
+    def write(_: Path) -> dict[str, Any]:
+        with parallel_tokenizers():
+            trained = train()
+        return {"sides": [(tokenizer.to_json(), tokenizer.dropout) for tokenizer in trained]}
+
+    settings = {name: OmegaConf.to_container(config, resolve=True).get(name) for name in TOKENIZERS}  # type: ignore[union-attr]
+    sides = corpus.train.cached(settings, write, noun="the vocabularies").values["sides"]
+    source, *other = [Tokenizer.from_json(text, dropout=dropout) for text, dropout in sides]
+    return Vocabularies(source, source if config.shared_vocabulary else other[0])
 
 
 def check_alignments(alignments_path: Any, vocabularies: Vocabularies) -> None:

@@ -5,16 +5,20 @@ Files that cannot be read or parsed, or have no pairs, raise `UserError`.
 
 import json
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from attnlab.data.alignment import parse_links
 from attnlab.data.corpus import Origin, Pair
 from attnlab.data.features import features_of, with_features
+from attnlab.data.mapped import gather
 from attnlab.errors import UserError
-from attnlab.files.reading import SURROGATE, count_lines, exists, read_text, split_lines
+from attnlab.files.cache import Key
+from attnlab.files.digests import current_digest
+from attnlab.files.reading import SURROGATE, count_lines, exists, read_lines
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +32,7 @@ COLUMN_NAMES = {"source", "target", "lemma", "form", "features", "word", "pronun
 class PairFile(NamedTuple):
     """Pairs, with the files that they were read from."""
 
-    pairs: list[Pair]
+    pairs: Sequence[Pair]
     files: tuple[Path, ...]
 
 
@@ -58,6 +62,33 @@ class Columns:
         first, width = self.first or (0, 0)
         lines = count_lines("line", self.others)
         return f"{lines}: another number of columns than line {first}, which has {width}"
+
+
+class Features:
+    """Number of features of pairs, and the different ones of them."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self.different: dict[str, None] = {}
+
+    def count(self, pair: Pair) -> None:
+        """Count the features of a pair."""
+        features = features_of(pair.source)
+        self.total += len(features)
+        self.different |= dict.fromkeys(features)
+
+    def log_rare(self, name: str, column: int, lines: int) -> None:
+        """Warn if most features occur once, as words do: the column may be that of the forms."""
+        if self.total >= MANY_FEATURES and 2 * len(self.different) > self.total:
+            log.warning(
+                "%s: column %d has %d different features in %d lines, such as %r. If it is not the column of "
+                "features, set data.features_column and data.target_column",
+                name,
+                column,
+                len(self.different),
+                lines,
+                next(iter(self.different)),
+            )
 
 
 Texts = tuple[str, ...]
@@ -100,6 +131,7 @@ class Layout:
         alignments: str | None = None,
         limit: int | None = None,
         may_be_covered: bool = False,
+        cache: Path | None = None,
     ) -> PairFile:
         """Read the pairs of a file, or of two aligned files that `location` is the prefix of.
 
@@ -111,6 +143,7 @@ class Layout:
             limit: number of pairs to read; None for all.
             may_be_covered: accept a table without targets: its column is missing or empty in every row. The
                 targets are then empty.
+            cache: folder of the cache of large files; None to keep all pairs in memory.
         """
         if not isinstance(location, str) or not location:
             raise UserError(f"{setting}={location} must be the path of a file")
@@ -119,21 +152,25 @@ class Layout:
             existing = _existing(source), _existing(target)
             if any(existing) or not exists(location):
                 paths = (existing[0] or source, existing[1] or target)
-                return read_aligned(paths, (setting, setting), alignments=alignments, limit=limit)
+                return read_aligned(
+                    paths, (setting, setting), alignments=alignments, limit=limit, cache=cache
+                )
         elif not exists(location) and (endings := _endings(location)):
             raise UserError(
                 f"{setting}: {location} does not exist. For the aligned files {location}.{endings[0]} and "
                 f"{location}.{endings[1]} set data.languages=[{','.join(endings)}]"
             )
+        files = [(setting, location)]
+        common: dict[str, Any] = {"alignments": alignments, "limit": limit, "cache": cache}
         if location.removesuffix(".gz").endswith(JSON_SUFFIXES):
-            return _read([(setting, location)], self._parse_json, alignments=alignments, limit=limit)
-        covered = may_be_covered and self._is_covered(read_text(location, setting=setting))
+            return _read(
+                files, self._parse_json, key={"keys": self.languages and [*self.languages]}, **common
+            )
+        covered = may_be_covered and self._is_covered(read_lines(location, setting=setting))
         if covered:
             log.info("%s: %s has no targets: outputs are written, and not scored", setting, location)
         parse = self._parse_covered if covered else self._parse_row
-        return _read(
-            [(setting, location)], parse, table=self, alignments=alignments, limit=limit, covered=covered
-        )
+        return _read(files, parse, key=asdict(self), table=self, covered=covered, **common)
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -163,7 +200,7 @@ class Layout:
         """Return the place of a column in files without the column of the target."""
         return column - (column > self.target_column)
 
-    def _parse_row(self, texts: Texts, location: str) -> Pair:
+    def _parse_row(self, texts: Texts, origin: Origin) -> Pair:
         cells = texts[0].split("\t")
         if len(cells) <= max(self.columns):
             raise LeftOutError(
@@ -176,15 +213,20 @@ class Layout:
         features = None if self.features_column is None else cells[self.features_column]
         return Pair(_read_source(cells[self.source_column], features), cells[self.target_column])
 
-    def _is_covered(self, text: str) -> bool:
+    def _is_covered(self, lines: Iterator[str]) -> bool:
         """Return whether no row of a table has a target."""
-        rows = [line.split("\t") for line in split_lines(text) if line.strip()][self.header :]
-        width = max(self.columns)
-        missing = all(len(row) <= width for row in rows)
-        empty = all(len(row) <= self.target_column or not row[self.target_column].strip() for row in rows)
-        return missing or empty
+        rows = (line.split("\t") for line in lines if line.strip())
+        if self.header:
+            next(rows, None)
+        missing = empty = True
+        for row in rows:
+            missing = missing and len(row) <= max(self.columns)
+            empty = empty and (len(row) <= self.target_column or not row[self.target_column].strip())
+            if not missing and not empty:
+                return False
+        return True
 
-    def _parse_covered(self, texts: Texts, location: str) -> Pair:
+    def _parse_covered(self, texts: Texts, origin: Origin) -> Pair:
         try:
             source, tab, features = self.input_of(texts[0]).partition("\t")
         except UserError as error:
@@ -195,30 +237,28 @@ class Layout:
             raise LeftOutError("the features are missing", "add a tab and, if any, the features")
         return Pair(_read_source(source, features), "")
 
-    def _parse_json(self, texts: Texts, location: str) -> Pair:
+    def _parse_json(self, texts: Texts, origin: Origin) -> Pair:
         """Return the pair of an object `{"de": …, "en": …}`, or the same under the key "translation"."""
         try:
             record = json.loads(texts[0])
         except (json.JSONDecodeError, RecursionError) as error:
             reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
-            raise UserError(
-                f"{location}: not valid JSON ({reason}). Write one JSON object per line"
-            ) from error
+            raise UserError(f"{origin}: not valid JSON ({reason}). Write one JSON object per line") from error
         if isinstance(record, dict) and isinstance(record.get("translation"), dict):
             record = record["translation"]
         if not isinstance(record, dict):
-            raise UserError(f"{location}: a {type(record).__name__} in place of a JSON object per line")
+            raise UserError(f"{origin}: a {type(record).__name__} in place of a JSON object per line")
         sides: list[str] = []
         for key in self.languages or ("source", "target"):
             if key not in record:
                 raise UserError(
-                    f"{location}: no key {key!r} among {', '.join(map(str, record)) or 'no keys'}. Set "
+                    f"{origin}: no key {key!r} among {', '.join(map(str, record)) or 'no keys'}. Set "
                     "data.languages=[SOURCE_KEY,TARGET_KEY]"
                 )
             text = record[key]
             if not isinstance(text, str) or SURROGATE.search(text):
                 problem = "text with a lone surrogate" if isinstance(text, str) else type(text).__name__
-                raise UserError(f"{location}: {key!r} is {problem}, not text. Correct or remove the line")
+                raise UserError(f"{origin}: {key!r} is {problem}, not text. Correct or remove the line")
             sides.append(text)
         return Pair(sides[0], sides[1])
 
@@ -229,6 +269,7 @@ def read_aligned(
     *,
     alignments: str | None = None,
     limit: int | None = None,
+    cache: Path | None = None,
 ) -> PairFile:
     """Read the pairs of two files with equally many lines.
 
@@ -238,56 +279,92 @@ def read_aligned(
         alignments: file whose line i has the gold alignment of line i in Pharaoh format, such as `0-0 1-2`:
             source token 0 with target token 0, 1 with 2.
         limit: number of pairs to read; None for all.
+        cache: folder of the cache of large files; None to keep all pairs in memory.
     """
     files = list(zip(settings, paths, strict=True))
-    return _read(files, lambda texts, _: Pair(texts[0], texts[1]), alignments=alignments, limit=limit)
+    return _read(files, _parse_aligned, key={}, alignments=alignments, limit=limit, cache=cache)
+
+
+def _parse_aligned(texts: Texts, origin: Origin) -> Pair:
+    return Pair(texts[0], texts[1])
 
 
 def _read(
     files: Sequence[tuple[str, str]],
-    parse: Callable[[Texts, str], Pair],
+    parse: Callable[[Texts, Origin], Pair],
     *,
+    key: Key,
     table: Layout | None = None,
     alignments: str | None,
     limit: int | None,
     covered: bool = False,
+    cache: Path | None,
 ) -> PairFile:
     """Read the pair of each line, and log the lines that have none.
 
     Args:
         files: (setting, path) of one file, or of two aligned ones.
-        parse: returns the pair of a line; the second argument is the place of the line, for error messages.
+        parse: returns the pair of a line and its place.
+        key: settings that `parse` depends on.
         table: columns and header, if the file is a table.
         alignments: file with the gold alignment of each line.
         limit: number of pairs to read; None for all.
         covered: targets may be empty.
+        cache: folder of the cache of large files; None to keep all pairs in memory.
 
     Raises:
         UserError: if there are more lines without a pair than with one.
     """
+    paths = [path for _, path in files] + ([alignments] if alignments else [])
+
+    def describe() -> Key | None:
+        digests = {path: current_digest(path) for path in paths}
+        if None in digests.values():
+            return None  # reading raises the error
+        name = parse.__name__
+        return {"parse": name, "settings": key, "files": digests, "limit": limit, "covered": covered}
+
+    pairs = _parse(files, parse, table=table, alignments=alignments, limit=limit, covered=covered)
+    noun = f"the pairs of {' and '.join(path for _, path in files)}"
+    return PairFile(gather(pairs, cache=cache, key=describe, noun=noun), tuple(map(Path, paths)))
+
+
+def _parse(
+    files: Sequence[tuple[str, str]],
+    parse: Callable[[Texts, Origin], Pair],
+    *,
+    table: Layout | None,
+    alignments: str | None,
+    limit: int | None,
+    covered: bool,
+) -> Iterator[Pair]:
+    """Yield the pair of each line; for the arguments see `_read`."""
     name = " and ".join(path for _, path in files)
     lines = _read_lines([*files, ("data.alignments_path", alignments)] if alignments else files)
-    pairs: list[Pair] = []
+    size = 0
     empty: list[int] = []
     left_out: dict[str, list[int]] = {}
     columns = Columns()
+    features = Features()
     first_error = None
     first = True
     for number, line in enumerate(lines, start=1):
-        if len(pairs) == limit:
+        if size == limit:
+            for _ in lines if len(line) > 1 else ():  # a file may have fewer lines than the others
+                pass
             break
         texts = line[: len(files)]
         if not any(text.strip() for text in texts):
             empty.append(number)
             continue
         is_first, first = first, False
+        origin = Origin(name, number)
         if is_first and table is not None:
             _log_first_row(texts[0].split("\t"), table, f"{name}, line {number}")
             if table.header:
                 continue
-        origin = Origin(name, number)
         try:
-            pair = _check_text(parse(texts, str(origin)), covered=covered)
+            pair = _check_text(parse(texts, origin), covered=covered)
         except LeftOutError as error:
             reason, fix = error.args
             left_out.setdefault(reason, []).append(number)
@@ -299,21 +376,22 @@ def _read(
         if alignments:
             links = parse_links(line[-1], f"{alignments}, line {number}")
             alignment = tuple((source, target) for source, _, target in links)
-        pairs.append(replace(pair, alignment=alignment, origin=origin))
-    if first_error and sum(map(len, left_out.values())) > len(pairs):
+        if table is not None and table.features_column is not None:
+            features.count(pair)
+        size += 1
+        yield replace(pair, alignment=alignment, origin=origin)
+    if first_error and sum(map(len, left_out.values())) > size:
         raise UserError(first_error)
-    if not pairs:
+    if not size:
         raise UserError(f"{files[0][1]}: no sentence pairs. Provide a file with at least one pair")
     if empty:
         log.info("%s: skipped %s", name, count_lines("empty line", empty))
     for reason, numbers in left_out.items():
         log.warning("%s: left out %s: %s", name, count_lines("line", numbers), reason)
     if table is not None and table.features_column is not None:
-        _log_rare_features(pairs, name, table.features_column)
+        features.log_rare(name, table.features_column, size)
     if columns.others:
         log.warning("%s: %s", name, columns)
-    paths = [path for _, path in files] + ([alignments] if alignments else [])
-    return PairFile(pairs, tuple(map(Path, paths)))
 
 
 def _read_source(text: str, features: str | None) -> str:
@@ -341,22 +419,6 @@ def _log_first_row(cells: list[str], table: Layout, location: str) -> None:
             log.info("%s: column %d is not read (%r)", location, column, cell[:50])
 
 
-def _log_rare_features(pairs: Sequence[Pair], name: str, column: int) -> None:
-    """Warn if most features occur once, as words do: the column may be that of the forms."""
-    features = [feature for pair in pairs for feature in features_of(pair.source)]
-    different = dict.fromkeys(features)
-    if len(features) >= MANY_FEATURES and 2 * len(different) > len(features):
-        log.warning(
-            "%s: column %d has %d different features in %d lines, such as %r. If it is not the column of "
-            "features, set data.features_column and data.target_column",
-            name,
-            column,
-            len(different),
-            len(pairs),
-            features[0],
-        )
-
-
 def _existing(path: str) -> str | None:
     """Return the path, or the path with `.gz`, that exists; None if neither does."""
     return next((name for name in (path, f"{path}.gz") if exists(name)), None)
@@ -374,16 +436,21 @@ def _endings(prefix: str) -> list[str]:
     return endings if len(endings) == 2 else []
 
 
-def _read_lines(files: Sequence[tuple[str, str]]) -> list[Texts]:
-    """Return line i of each file, for every i."""
-    contents = [split_lines(read_text(path, setting=setting)) for setting, path in files]
-    for (_, path), lines in zip(files, contents, strict=True):
-        if len(lines) != len(contents[0]):
+def _read_lines(files: Sequence[tuple[str, str]]) -> Iterator[Texts]:
+    """Yield line i of each file, for every i."""
+    contents = [read_lines(path, setting=setting) for setting, path in files]
+    for number, lines in enumerate(zip_longest(*contents), start=1):
+        if None in lines:
+            sizes = [
+                number - 1 if line is None else number + sum(1 for _ in rest)
+                for line, rest in zip(lines, contents, strict=True)
+            ]
+            other = next(place for place, size in enumerate(sizes) if size != sizes[0])
             raise UserError(
-                f"{files[0][1]} has {len(contents[0])} lines, but {path} has {len(lines)}. The files must "
-                "have the same number of lines"
+                f"{files[0][1]} has {sizes[0]} lines, but {files[other][1]} has {sizes[other]}. The files "
+                "must have the same number of lines"
             )
-    return list(zip(*contents, strict=True))
+        yield lines
 
 
 def _check_text(pair: Pair, *, covered: bool) -> Pair:

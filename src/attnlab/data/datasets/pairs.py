@@ -8,7 +8,7 @@ from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datasets.pair_files import Layout, read_aligned
 from attnlab.data.splitting import SplitSettings, TestSets, split_off
 from attnlab.errors import UserError
-from attnlab.settings import Count, FilePath, Size
+from attnlab.settings import Count, FilePath, FolderPath, Size
 
 
 def load_pairs(
@@ -26,6 +26,7 @@ def load_pairs(
     target_column: Count = 1,
     features_column: Count | None = None,
     limit: Size | None = None,
+    cache: FolderPath | None = None,
     **settings: Unpack[SplitSettings],
 ) -> Corpus:
     """Load sentence pairs, and split off at random the validation and test pairs that have no file.
@@ -53,7 +54,10 @@ def load_pairs(
         features_column: column of features of the source, such as `V;IND;PST`; they become symbols at its
             end. None for none.
         limit: number of pairs to read for training, or to split; None for all.
+        cache: folder of the files that more than 100,000 pairs are mapped from; None to keep all pairs in
+            memory.
     """
+    root = None if cache is None else Path(cache).expanduser()
     layout = Layout(
         languages=languages,
         header=header,
@@ -63,7 +67,7 @@ def load_pairs(
     )
     splits = {"train": path or train or source_path, "val": val, "test": test}
     alignments = alignment_files(alignments_path, splits=splits)
-    common: dict[str, Any] = {"alignments": alignments.get("train"), "limit": limit}
+    common: dict[str, Any] = {"alignments": alignments.get("train"), "limit": limit, "cache": root}
     if (location := path or train) and not (path and train) and not (source_path or target_path):
         read = layout.read(location, setting="data.path" if path else "data.train", **common)
     elif source_path and target_path and not (path or train):
@@ -74,23 +78,25 @@ def load_pairs(
             "data.train=FILE, data.val=FILE and data.test=FILE, or data.source_path=FILE and "
             "data.target_path=FILE to two aligned files"
         )
-    val_pairs, test_sets, files = read_evaluation_sets(layout, val=val, test=test, alignments=alignments)
+    val_pairs, test_sets, files = read_evaluation_sets(
+        layout, val=val, test=test, alignments=alignments, cache=root
+    )
     return split_off(read.pairs, val_pairs, test_sets, files=(*read.files, *files), **settings)
 
 
 def read_evaluation_sets(
-    layout: Layout, *, val: Any, test: Any, alignments: Mapping[str, Any]
-) -> tuple[list[Pair] | None, TestSets | None, tuple[Path, ...]]:
+    layout: Layout, *, val: Any, test: Any, alignments: Mapping[str, Any], cache: Path | None = None
+) -> tuple[Sequence[Pair] | None, TestSets | None, tuple[Path, ...]]:
     """Read the validation set, and one test set or several by name.
 
     Returns:
         The validation and test pairs, None where no file is given, and the files.
     """
-    val_pairs: list[Pair] | None = None
+    val_pairs: Sequence[Pair] | None = None
     test_sets: TestSets | None = None
     files: tuple[Path, ...] = ()
     if val is not None:
-        val_pairs, files = layout.read(val, setting="data.val", alignments=alignments.get("val"))
+        val_pairs, files = layout.read(val, setting="data.val", alignments=alignments.get("val"), cache=cache)
     if isinstance(test, Mapping):
         if not test:
             raise UserError("data.test={}: give a file, or several as {NAME: FILE, …}")
@@ -100,16 +106,21 @@ def read_evaluation_sets(
                 f"data.alignments_path.test={links}: give the files by the names of the test sets, such as "
                 f"{{{next(iter(test))}: FILE}}"
             )
-        test_sets = {}
+        sets: dict[str, Sequence[Pair]] = {}
         for name, path in test.items():
             read = layout.read(
-                path, setting=f"data.test.{name}", alignments=links.get(name), may_be_covered=True
+                path,
+                setting=f"data.test.{name}",
+                alignments=links.get(name),
+                may_be_covered=True,
+                cache=cache,
             )
-            test_sets[str(name)] = read.pairs
+            sets[str(name)] = read.pairs
             files += read.files
+        test_sets = sets
     elif test is not None:
         test_sets, test_files = layout.read(
-            test, setting="data.test", alignments=alignments.get("test"), may_be_covered=True
+            test, setting="data.test", alignments=alignments.get("test"), may_be_covered=True, cache=cache
         )
         files += test_files
     return val_pairs, test_sets, files

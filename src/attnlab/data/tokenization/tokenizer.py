@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from itertools import chain, repeat
 from types import ModuleType
@@ -19,8 +21,21 @@ SPECIAL_TOKENS = {PAD: "<pad>", SOS: "<sos>", EOS: "<eos>"}
 """Labels of the special tokens, by id."""
 UNKNOWN = "<unk>"
 """Label of a token outside the vocabulary. The text `<unk>` in a corpus is read as this token."""
+PARALLELISM = "TOKENIZERS_PARALLELISM"
+"""Environment variable that the library reads before each call."""
 CONTINUATION = "##"
 """Prefix of a subword that continues a word. A word that starts with it is read as a continuation."""
+
+
+@contextmanager
+def parallel_tokenizers() -> Iterator[None]:
+    """Train and encode on all cores inside the block. Otherwise a run uses one, since it forks."""
+    before = os.environ.get(PARALLELISM, "false")
+    os.environ[PARALLELISM] = "true"
+    try:
+        yield
+    finally:
+        os.environ[PARALLELISM] = before
 
 
 class Tokenizer:
@@ -131,7 +146,7 @@ class Tokenizer:
         return self._pipeline.to_str()
 
     @classmethod
-    def from_json(cls, text: str) -> Tokenizer:
+    def from_json(cls, text: str, *, dropout: float = 0.0) -> Tokenizer:
         """Return the tokenizer of a `to_json` text.
 
         Raises:
@@ -139,13 +154,13 @@ class Tokenizer:
         """
         content = json.loads(text)
         if len(content) > 1:
-            return cls(Pipeline.from_str(text))
+            return cls(Pipeline.from_str(text), dropout=dropout)
         ((key, pipeline),) = content.items()
         if key in MODULES:
             import_module(MODULES[key])
         if key not in _PRESPLIT:
             raise UserError(f"the tokenizer {key!r} is unknown: import the module of its class first")
-        return _PRESPLIT[key](Pipeline.from_str(pipeline))
+        return _PRESPLIT[key](Pipeline.from_str(pipeline), dropout=dropout)
 
     def extended(self, other: Tokenizer) -> Tokenizer:
         """Return this tokenizer with the tokens that only another one has appended to its vocabulary.

@@ -6,7 +6,7 @@ available. Every function raises `UserError` if there are no texts.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -125,7 +125,7 @@ def characters(texts: Iterable[str], *, graphemes: bool = False, **settings: Unp
         graphemes: extended grapheme clusters (a letter with its combining marks) instead of code points.
         **settings: of the vocabulary and the normalisation.
     """
-    texts = list(texts)
+    texts = _check_texts(texts)
     character = r"\X" if graphemes else "(?m:.)"  # m: the dot also matches a newline
     if any(re.search(FEATURE, text) for text in texts):
         character = f"{FEATURE}|{character}"
@@ -161,9 +161,11 @@ def subwords(
             "tokenizer.dropout leaves out merges of byte-pair encoding: set tokenizer.algorithm=bpe"
         )
     pipeline = _pipeline(pre_tokenizers.Metaspace(), decoders.Metaspace(), **settings)
-    normalize = pipeline.normalizer.normalize_str if pipeline.normalizer else str
+    texts = _check_texts(texts)
+    if pipeline.normalizer:
+        texts = _Normalised(pipeline.normalizer.normalize_str, texts)
     train = train_bpe if algorithm == "bpe" else train_unigram
-    pipeline.model = train(_check_texts(map(normalize, texts)), max_size=max_size)
+    pipeline.model = train(texts, max_size=max_size)
     return Tokenizer(pipeline, dropout=dropout)
 
 
@@ -202,9 +204,21 @@ def _pipeline(
     return pipeline
 
 
-def _check_texts(texts: Iterable[str]) -> list[str]:
-    checked = list(texts)
-    if not checked:
+class _Normalised:
+    """Texts that are normalised whenever they are read."""
+
+    def __init__(self, normalise: Callable[[str], str], texts: Iterable[str]) -> None:
+        self._normalise = normalise
+        self._texts = texts
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self._normalise, self._texts)
+
+
+def _check_texts(texts: Iterable[str]) -> Iterable[str]:
+    """Return the texts as an object that can be read repeatedly; there must be one."""
+    checked = list(texts) if isinstance(texts, Iterator) else texts
+    if next(iter(checked), None) is None:
         raise UserError("the tokenizer cannot be trained: the training split is empty")
     return checked
 
@@ -225,11 +239,10 @@ def train_pieces(
     """
     untrained = _pipeline(*parts, **settings)
     tokenizer = kind(untrained, dropout=dropout)
-    pieces = list(chain.from_iterable(map(tokenizer.pieces, _check_texts(texts))))
+    counts = Counter(chain.from_iterable(map(tokenizer.pieces, _check_texts(texts))))
     if subwords:
-        untrained.model = train_bpe_of_pieces(pieces, max_size=max_size, min_frequency=min_frequency)
+        untrained.model = train_bpe_of_pieces(counts, max_size=max_size, min_frequency=min_frequency)
         return tokenizer
-    counts = Counter(pieces)
     del counts[UNKNOWN]
     frequent = sorted((-count, piece) for piece, count in counts.items() if count >= min_frequency)
     vocabulary = [UNKNOWN, *(piece for _, piece in frequent[:max_size])]

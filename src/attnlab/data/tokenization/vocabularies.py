@@ -2,12 +2,16 @@
 
 import logging
 import unicodedata
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, NamedTuple
+
+import numpy as np
 
 from attnlab.data.corpus import Alignment, Pair
 from attnlab.data.features import is_feature
+from attnlab.data.mapped import select
+from attnlab.data.tokenization.subwords import characters
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.errors import UserError
 
@@ -15,6 +19,8 @@ log = logging.getLogger(__name__)
 
 EXAMPLES = 3
 """Number of letters that a warning names."""
+SAMPLE = 2_000_000
+"""Tokenizers are trained on at most this many pairs."""
 
 
 class Vocabularies(NamedTuple):
@@ -86,46 +92,64 @@ Training = Callable[[Iterable[str]], Tokenizer]
 """A function of `attnlab.data.tokenization.train` with its settings bound."""
 
 
+class Texts:
+    """The texts of one side of pairs, or of both sides in turn; they can be read repeatedly."""
+
+    def __init__(self, pairs: Sequence[Pair], *sides: Literal["source", "target"]) -> None:
+        self._pairs = pairs
+        self._sides = sides
+
+    def __iter__(self) -> Iterator[str]:
+        return (getattr(pair, side) for side in self._sides for pair in self._pairs)
+
+
 def train_vocabularies(
     train: Sequence[Pair], *, source: Training, target: Training | None = None, shared: bool = False
 ) -> Vocabularies:
     """Train the tokenizers of both sides on the training split.
+
+    Of more than `SAMPLE` pairs, so many at equal distances are used.
 
     Args:
         source: trains the source tokenizer on the source texts.
         target: trains the target tokenizer on the target texts; None for the same function as `source`.
         shared: train one tokenizer on the texts of both sides. `target` must then be None.
     """
-    _log_invisible("source", [pair.source for pair in train])
-    _log_invisible("target", [pair.target for pair in train])
+    if shared and target is not None:
+        raise UserError(
+            "target_tokenizer is set, but shared_vocabulary=true uses one tokenizer for both sides: "
+            "remove target_tokenizer or set shared_vocabulary=false"
+        )
+    _log_invisible("source", Texts(train, "source"))
+    _log_invisible("target", Texts(train, "target"))
+    sample = train
+    if len(train) > SAMPLE:
+        log.info("the tokenizers are trained on %d of the %d training pairs", SAMPLE, len(train))
+        sample = select(train, np.arange(SAMPLE) * len(train) // SAMPLE)
     if shared:
-        if target is not None:
-            raise UserError(
-                "target_tokenizer is set, but shared_vocabulary=true uses one tokenizer for both sides: "
-                "remove target_tokenizer or set shared_vocabulary=false"
-            )
-        both = source(chain((pair.source for pair in train), (pair.target for pair in train)))
+        both = source(Texts(sample, "source", "target"))
         vocabularies = Vocabularies(both, both)
     else:
         vocabularies = Vocabularies(
-            source=source(pair.source for pair in train),
-            target=(target or source)(pair.target for pair in train),
+            source=source(Texts(sample, "source")), target=(target or source)(Texts(sample, "target"))
         )
-    _log_two_forms("source", "tokenizer", [pair.source for pair in train], vocabularies.source)
+    _log_two_forms("source", "tokenizer", Texts(train, "source"), vocabularies.source)
     setting = "tokenizer" if target is None else "target_tokenizer"
-    _log_two_forms("target", setting, [pair.target for pair in train], vocabularies.target)
+    _log_two_forms("target", setting, Texts(train, "target"), vocabularies.target)
     return vocabularies
 
 
-def _log_two_forms(side: str, setting: str, texts: Sequence[str], tokenizer: Tokenizer) -> None:
+def _log_two_forms(side: str, setting: str, texts: Iterable[str], tokenizer: Tokenizer) -> None:
     """Log letters that some training texts have composed, and others with combining characters (NFD)."""
-    decomposed = [text for text in texts if not unicodedata.is_normalized("NFC", text)]
-    if not decomposed:
+    composed: set[str] = set()
+    for text in texts:
+        if not text.isascii() and not unicodedata.is_normalized("NFC", text):
+            composed |= set(unicodedata.normalize("NFC", text)) - {*text}
+    if not composed:
         return
-    composed = set().union(*(set(unicodedata.normalize("NFC", text)) - {*text} for text in decomposed))
     letters = [
         letter
-        for letter in sorted(composed.intersection(set().union(*texts)))
+        for letter in sorted(composed & characters(texts))
         if tokenizer.pieces(letter) != tokenizer.pieces(unicodedata.normalize("NFD", letter))
     ]
     if letters:
@@ -138,16 +162,21 @@ def _log_two_forms(side: str, setting: str, texts: Sequence[str], tokenizer: Tok
         )
 
 
-def _log_invisible(side: str, texts: Sequence[str]) -> None:
+def _log_invisible(side: str, texts: Iterable[str]) -> None:
     """Log the invisible characters of the training texts, such as U+200B, which become part of tokens.
 
     The joiners U+200C and U+200D are not counted: they belong to the spelling of some scripts and of emoji.
     """
-    found = []
-    for character in sorted(set().union(*texts) - {"\u200c", "\u200d"}):
-        if unicodedata.category(character) == "Cf":
-            count = sum(text.count(character) for text in texts)
-            found.append(f"U+{ord(character):04X} {unicodedata.name(character, '')} ({count} times)")
-    if found:
+    invisible = [
+        character
+        for character in sorted(characters(texts) - {"\u200c", "\u200d"})
+        if unicodedata.category(character) == "Cf"
+    ]
+    if invisible:
+        counts = Counter(character for text in texts for character in text if character in invisible)
         message = "the training texts of the %s contain invisible characters: %s"
-        log.warning(message, side, ", ".join(found))
+        named = [
+            f"U+{ord(character):04X} {unicodedata.name(character, '')} ({counts[character]} times)"
+            for character in invisible
+        ]
+        log.warning(message, side, ", ".join(named))

@@ -1,0 +1,230 @@
+"""Corpora in mapped files: equal to those in memory, and safe against whatever happens to the cache."""
+
+import errno
+import json
+import logging
+import multiprocessing
+import pickle
+import random
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from attnlab.config.compose import compose_run
+from attnlab.data import digests, examples, mapped, splitting
+from attnlab.data.corpus import Corpus
+from attnlab.data.datamodule import Seq2SeqData
+from attnlab.data.datasets.pairs import load_pairs
+from attnlab.data.mapped import MappedPairs
+from attnlab.data.tokenization import vocabularies
+from attnlab.errors import UserError
+from attnlab.files import cache
+from attnlab.training.build import build_corpus, build_vocabularies
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Map corpora of more than 20 pairs, in blocks of 16."""
+    monkeypatch.setattr(mapped, "IN_MEMORY", 20)
+    for module in (mapped, splitting, examples, digests):
+        monkeypatch.setattr(module, "BLOCK", 16)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Tables and aligned files with lines that are left out, equal sources and unknown words."""
+    monkeypatch.chdir(tmp_path)
+    generator = random.Random(3)
+
+    def text(length: int, words: str) -> str:
+        return " ".join(generator.choices(words, k=length))
+
+    def rows(count: int, words: str) -> list[tuple[str, str]]:
+        return [(text(1 + i % 7, words), text(1 + i % 5, words.upper())) for i in range(count)]
+
+    train, val = rows(205, "aäbcdé"), rows(9, "abx")
+    lines = ["\t".join(row) for row in train]
+    lines[7:7] = ["", "no target", "e\u0301 a\tZ", "a\u200b\tB"]
+    lines.append("c " * 80 + "\tC\tone more column")
+    Path("train.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    Path("val.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in val), encoding="utf-8")
+    Path("train.de").write_text("".join(f"{a}\n" for a, _ in train), encoding="utf-8")
+    Path("train.en").write_text("".join(f"{b}\n" for _, b in train), encoding="utf-8")
+    Path("links").write_text("0-0\n" * len(train), encoding="utf-8")
+    objects = (json.dumps({"source": a, "target": b}) for a, b in train)
+    Path("train.jsonl").write_text("\n".join(objects), encoding="utf-8")
+    return tmp_path
+
+
+def results(overrides: list[str], caplog: pytest.LogCaptureFixture) -> tuple[Corpus, list[Any]]:
+    """Return the corpus of a configuration, and all that is computed from it."""
+    caplog.clear()
+    config = compose_run(["data=pairs", "batching.batch_size=8", *overrides])
+    corpus = build_corpus(config)
+    sides = build_vocabularies(config, corpus)
+    copying = "readout=pointer_generator" in overrides
+    data = Seq2SeqData(
+        corpus, sides, batch_size=8, bucket_by_length=True, source_eos=True, with_copy_ids=copying
+    )
+    batches = [
+        [None if part is None else part.tolist() for part in batch]
+        for loader in (data.train_dataloader(), data.val_dataloader())
+        for batch in loader
+    ]
+    splits = {name: [(pair, pair.origin) for pair in pairs] for name, pairs in corpus.splits.items()}
+    described = digests.describe(corpus, sides)
+    hashes = digests.source_hashes(corpus.train, sides.source)
+    seen = digests.are_seen(corpus.val, hashes, sides.source).tolist()
+    dropouts = [side.dropout for side in sides]
+    return corpus, [splits, described, hashes.tolist(), seen, batches, dropouts, sorted(caplog.messages)]
+
+
+SETTINGS = [
+    ["data.train=train.tsv", "data.val=val.tsv", "data.test_fraction=0"],
+    ["data.path=train.tsv", "tokenizer=words", "data.max_tokens=6", "data.max_ratio=3"],
+    ["data.train=train", "data.languages=[de,en]", "data.alignments_path=links", "data.limit=190"],
+    ["data.train=train.jsonl", "data.val=val.tsv", "data.test=val.tsv", "readout=pointer_generator"],
+    ["data.path=train.jsonl", "tokenizer=subwords", "tokenizer.max_size=40", "tokenizer.dropout=0.5"],
+    ["data.path=train.tsv", "tokenizer=characters", "shared_vocabulary=true", "overfit=30"],
+]
+
+
+@pytest.mark.parametrize("overrides", SETTINGS)
+@pytest.mark.usefixtures("folder")
+def test_mapped_corpora_equal_those_in_memory(
+    overrides: list[str], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, "attnlab.data")
+    monkeypatch.setattr(vocabularies, "SAMPLE", 150)
+    _, expected = results([*overrides, "paths.cache=cache"], caplog)
+    monkeypatch.setattr(mapped, "IN_MEMORY", 20)
+    for module in (mapped, splitting, examples, digests):
+        monkeypatch.setattr(module, "BLOCK", 16)
+    for _ in range(2):  # written, and read again
+        corpus, actual = results([*overrides, "paths.cache=cache"], caplog)
+        assert isinstance(corpus.train, MappedPairs)
+        assert actual == expected
+    assert len(expected[-1]) >= 1
+    folders = [path for path in Path("cache/corpora").iterdir() if path.is_dir()]
+    assert all((path / "record.json").is_file() for path in folders)
+
+
+@pytest.mark.usefixtures("large", "folder")
+def test_slices_and_selections_of_mapped_pairs() -> None:
+    load = partial(load_pairs, train="train.jsonl", val="val.tsv", test="val.tsv")
+    expected, pairs = load().train, load(cache="cache").train
+    assert isinstance(pairs, MappedPairs)
+    for part in (slice(3, 9), slice(None), slice(150, None, -2), slice(-30, -1)):
+        assert list(pairs[part]) == expected[part]
+    assert (pairs[-1], pairs[204]) == (expected[-1], expected[204])
+    with pytest.raises(IndexError):
+        pairs[205]
+    view = pairs[::-1]
+    assert isinstance(view, MappedPairs)
+    assert [*view.select(np.array([3, 1]))] == [expected[201], expected[203]]
+    assert view.digest != pairs.digest
+    assert list(pickle.loads(pickle.dumps(view))) == expected[::-1]
+    assert [pair.origin for pair in pairs] == [pair.origin for pair in expected]
+
+
+@pytest.mark.usefixtures("large", "folder")
+def test_changed_files_and_settings_have_files_of_their_own() -> None:
+    def load(**settings: Any) -> int:
+        return len(
+            load_pairs(train="train.tsv", val="val.tsv", test="val.tsv", cache="cache", **settings).train
+        )
+
+    size = load()
+    assert load(limit=100) == 100
+    with Path("train.tsv").open("a", encoding="utf-8") as file:
+        file.write("one\tmore\n")
+    assert load() == size + 1
+
+
+@pytest.mark.usefixtures("large", "folder")
+def test_broken_line_in_the_middle_leaves_nothing_behind() -> None:
+    lines = Path("train.tsv").read_bytes().split(b"\n")
+    Path("train.tsv").write_bytes(b"\n".join([*lines, b"caf\xe9\tcoffee", *lines]))
+    with pytest.raises(UserError, match=rf"^train.tsv, line {len(lines) + 1}: not valid UTF-8"):
+        load_pairs(train="train.tsv", val="val.tsv", cache="cache")
+    assert not [path for path in Path("cache").rglob("*") if path.name[0] != "." and path.is_file()]
+
+
+def read(folder: Path = Path("cache")) -> MappedPairs:
+    pairs = load_pairs(train="train.tsv", val="val.tsv", test="val.tsv", cache=folder).train
+    assert isinstance(pairs, MappedPairs)
+    return pairs
+
+
+@pytest.mark.usefixtures("large", "folder")
+def test_full_disk_is_one_line_and_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(folder: Path, pairs: Iterator[object]) -> dict[str, Any]:
+        (folder / "text").write_bytes(b"half")
+        next(iter(pairs))
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(mapped, "write_pairs", write)
+    with pytest.raises(
+        UserError, match=r"^data.cache: no space left on the disk of cache for the pairs of tra"
+    ):
+        read()
+    assert not [path for path in Path("cache/corpora").iterdir() if path.is_dir()]
+    monkeypatch.undo()
+
+
+@pytest.mark.usefixtures("large", "folder")
+def test_cache_that_cannot_be_written_is_one_line() -> None:
+    Path("file").write_text("")
+    with pytest.raises(UserError, match=r"^data.cache: the pairs of train.tsv cannot be written to file"):
+        read(Path("file"))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda folder: (folder / "text").write_bytes(b"short"),
+        lambda folder: (folder / "bounds").unlink(),
+        lambda folder: (folder / "record.json").write_text('{"format"'),
+    ],
+)
+@pytest.mark.usefixtures("large", "folder")
+def test_damaged_files_are_written_again(
+    damage: Callable[[Path], object], caplog: pytest.LogCaptureFixture
+) -> None:
+    expected = [*read()]
+    (folder,) = (path for path in Path("cache/corpora").iterdir() if path.is_dir())
+    damage(folder)
+    assert [*read()] == expected
+    assert f"{folder} is damaged: writing the pairs of train.tsv again" in caplog.text
+
+
+@pytest.mark.usefixtures("large", "folder")
+def test_files_of_another_version_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = read().digest
+    monkeypatch.setattr(cache, "FORMAT", cache.FORMAT + 1)
+    assert read().digest != first
+
+
+def read_in_process(queue: Any, barrier: Any) -> None:
+    barrier.wait()
+    pairs = read()
+    queue.put((len(pairs), pairs.digest))
+
+
+@pytest.mark.usefixtures("large", "folder")
+def test_processes_that_start_at_once_write_the_files_once(capfd: pytest.CaptureFixture[str]) -> None:
+    context = multiprocessing.get_context("fork")
+    queue, barrier = context.Queue(), context.Barrier(3)
+    processes = [context.Process(target=read_in_process, args=(queue, barrier)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    found = {queue.get(timeout=60) for _ in processes}
+    for process in processes:
+        process.join()
+    assert len(found) == 1
+    unfinished = [path for path in Path("cache/corpora").iterdir() if path.suffix == ".tmp"]
+    assert not unfinished
