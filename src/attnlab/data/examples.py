@@ -121,7 +121,7 @@ class SequenceWriter:
             self._append(".offsets", np.zeros(1, np.int64))
 
     def append(self, rows: Sequence[Sequence[int]]) -> None:
-        """Append N sequences."""
+        """Append N sequences of ids."""
         block = Sequences.from_rows(rows)
         if self._place[0] is None:
             self._blocks.append(block)
@@ -132,7 +132,7 @@ class SequenceWriter:
         self._end += int(block.offsets[-1])
 
     def finish(self) -> Sequences:
-        """Return all sequences."""
+        """Return all sequences that were appended."""
         folder, name = self._place
         if folder is not None:
             return Sequences.from_files(folder, name)

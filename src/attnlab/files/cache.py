@@ -33,7 +33,7 @@ Key = Mapping[str, Any]
 
 
 class Cached(NamedTuple):
-    """A complete folder."""
+    """A complete folder of the cache."""
 
     folder: Path
     values: dict[str, Any]  # plain values that the writer returned
