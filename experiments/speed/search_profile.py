@@ -9,9 +9,10 @@ that of the search without the profiler, in alternating rounds on one thread.
 
 import argparse
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import timing
 import torch
@@ -26,8 +27,9 @@ from attnlab.training import build
 from attnlab.training.environment import keep_freed_memory
 from attnlab.types import EOS
 
+ONEDNN = "mkldnn::_linear_pointwise"
 GROUPS = {
-    "products": ("mkldnn::_linear_pointwise", "aten::mm", "aten::addmm", "aten::addmm_", "aten::bmm"),
+    "products": (ONEDNN, "aten::mm", "aten::addmm", "aten::addmm_", "aten::bmm"),
     "soft-max and top-k": ("aten::_log_softmax", "aten::topk", "aten::amax", "aten::sort", "aten::gather"),
     "attention scores": ("aten::sigmoid_", "aten::_softmax"),
     "gathering": ("aten::index", "aten::index_select", "aten::_index_put_impl_", "aten::copy_", "aten::cat"),
@@ -56,7 +58,6 @@ def main() -> None:
     batches = timing.take_batches(config, corpus, vocabularies, options.batches, torch.device("cpu"))
     network = build.build_network(config, vocabularies).eval()
     torch.nn.init.constant_(network.readout.output.bias[EOS : EOS + 1], -1e9)
-    operator, calls = torch.ops.mkldnn._linear_pointwise, Counter[tuple[torch.Tensor, torch.Tensor]]()
     rows = []
     for size in (1, BEAM):
 
@@ -73,16 +74,22 @@ def main() -> None:
         for event in profiler.key_averages():
             shares[group_of(event.key)] += event.self_cpu_time_total
         shares["Python and starts of operators"] = passed - sum(shares.values())
-        calls.clear()
+        products = []
         for event in profiler.key_averages(group_by_input_shape=True):
-            if event.key == "mkldnn::_linear_pointwise":
-                x, weight = (torch.rand(shape) for shape in event.input_shapes[:2])
-                calls[x, torch.ops.mkldnn._reorder_linear_weight(weight)] += event.count
+            if event.key in GROUPS["products"]:
+                first = 1 if "addmm" in event.key else 0  # after the summand
+                left, right = (torch.rand(shape) for shape in event.input_shapes[first : first + 2])
+                if event.key == ONEDNN:
+                    right = torch.ops.mkldnn._reorder_linear_weight(right)
+                products.append((event.key == ONEDNN, left, right, event.count))
 
-        def multiply() -> None:
-            for (x, weight), count in calls.items():
-                for _ in range(count):
-                    operator(x, weight, None, "none", [], "")
+        def multiply(products: list[Any] = products) -> None:
+            for i in range(max(count for *_, count in products)):  # in turn: weights leave the caches
+                for by_onednn, left, right, count in products:
+                    if i < count and by_onednn:
+                        torch.ops.mkldnn._linear_pointwise(left, right, None, "none", [], "")
+                    elif i < count:
+                        left @ right
 
         times: dict[str, list[float]] = defaultdict(list)
         for _ in range(options.rounds):

@@ -326,7 +326,7 @@ class Model:
             )
             for row, predictions in zip(rows, outputs, strict=True):
                 results[row] = [  # weights are views of an array of the whole batch
-                    replace(each, weights=None if each.weights is None else each.weights.copy())
+                    each if each.weights is None else replace(each, weights=each.weights.copy())
                     for each in predictions
                 ]
         return results

@@ -45,7 +45,7 @@ class Marginal(marginal.Marginal):
     products: Products
 
     def of_memory(self, memory: Memory) -> Tensor:
-        if torch.is_grad_enabled() or memory.states.is_cuda:
+        if torch.is_grad_enabled() or self.training or memory.states.is_cuda:
             return super().of_memory(memory)
         return self.products.once("of_memory", memory.states, partial(super().of_memory, memory))
 
