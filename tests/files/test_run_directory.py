@@ -2,6 +2,8 @@
 
 import errno
 import os
+import re
+import resource
 import signal
 import socket
 import subprocess
@@ -15,9 +17,10 @@ from omegaconf import DictConfig, OmegaConf
 
 from attnlab.config.compose import compose_run
 from attnlab.errors import UserError
+from attnlab.files.metrics_file import append_metrics
 from attnlab.files.run_directory import Run, locate_run, prepare_run
 from attnlab.files.run_identity import identify
-from attnlab.files.writing import no_space_left
+from attnlab.files.writing import no_space_left, write_atomically
 from run_files import write_run
 
 HOLD = """
@@ -216,6 +219,21 @@ def test_full_disk_is_found_behind_other_errors() -> None:
     assert no_space_left(outer)
     assert not no_space_left(other)
     assert not no_space_left(None)
+
+
+def test_full_disk_is_an_error_with_the_name_of_the_file(tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    text, metrics = tmp_path / "text", tmp_path / "metrics.csv"
+    metrics.write_text("x" * 100)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
+    try:
+        with pytest.raises(OSError, match=f"'{re.escape(str(text))}'"):
+            write_atomically(text, "x" * 101)
+        with pytest.raises(OSError, match=f"'{re.escape(str(metrics))}'"):
+            append_metrics(metrics, {"val/loss": 0.5}, epoch=0, step=1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert [*tmp_path.iterdir()] == [metrics]
 
 
 def test_status_is_written_without_free_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

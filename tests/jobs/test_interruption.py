@@ -1,6 +1,7 @@
 """Ctrl-C and SIGTERM end a command with one line and exit code 75, at any moment."""
 
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -8,12 +9,16 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 from attnlab.cli import main
 from attnlab.errors import INTERRUPTED, UsageError
-from commands import ATTNLAB, clean_environment
+from attnlab.files.run_directory import Run
+from commands import ATTNLAB, TINY_REVERSE, clean_environment
+from daemons import wait_for
+from forked import ForkedProcess
 
 
 def command(monkeypatch: pytest.MonkeyPatch, function: object) -> None:
@@ -103,11 +108,39 @@ def test_signal_during_imports(arguments: list[str], library: str, tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_output_that_cannot_be_written_is_one_line() -> None:
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run([ATTNLAB, "--version"], stdout=full, stderr=subprocess.PIPE, check=False)
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(b"attnlab: ")
-    assert line.endswith(b"No space left on device")
+def test_output_that_cannot_be_written(tmp_path: Path) -> None:
+    """A closed terminal changes nothing in the state of a run; a full disk is one line with the file."""
+    train = [ATTNLAB, "train", *TINY_REVERSE, "trainer.max_epochs=5000"]
+    options: dict[str, Any] = {"cwd": tmp_path, "env": clean_environment()}
+
+    def fails(*command: str) -> None:
+        with Path("/dev/full").open("w") as full:
+            done = ForkedProcess([*command], stdout=full, stdin=-1, stderr=-1, text=True, **options)
+            _, errors = done.communicate("3 4\n")
+        full_disk = "attnlab: standard output (/dev/full): No space left on device"
+        assert [line for line in errors.splitlines() if "pandas" not in line] == [full_disk]
+        assert done.returncode == 1
+
+    fails(*train)
+    assert not (tmp_path / "outputs").exists()
+
+    terminal, other_end = pty.openpty()
+    process = ForkedProcess(train, stdout=other_end, stderr=other_end, stdin=subprocess.DEVNULL, **options)
+    os.close(other_end)
+    # The terminal must be read: the worker would wait otherwise
+    while not [*tmp_path.glob("outputs/*/*/checkpoints/last.ckpt")]:
+        shown = os.read(terminal, 1 << 16)
+        assert shown
+    os.close(terminal)
+    (run,) = (Run(path.parent) for path in tmp_path.glob("outputs/*/*/config.yaml"))
+    length = run.metrics.stat().st_size
+    wait_for(lambda: run.metrics.stat().st_size > length + 1000)
+    process.terminate()
+    assert process.wait(60) == INTERRUPTED
+    assert run.read_result()["status"] == "interrupted"
+    assert "Error" not in run.log.read_text()
+
+    fails(ATTNLAB, "predict", str(run.directory))
+    fails(ATTNLAB, "report", "outputs")

@@ -23,7 +23,7 @@ from attnlab.cli.arguments import Parser
 from attnlab.config.options import config_dirs
 from attnlab.errors import INTERRUPTED, UsageError, UserError
 from attnlab.files.imports import faster_imports
-from attnlab.files.terminal import escape_control_characters
+from attnlab.files.terminal import escape_control_characters, replace_standard_streams
 from attnlab.jobs import interruption
 from attnlab.training.environment import keep_freed_memory, tokenize_in_one_thread
 
@@ -57,6 +57,7 @@ UNEXPECTED = "unexpected error; --traceback shows where"
 
 def main() -> None:
     """Run the command line and exit with its exit code."""
+    replace_standard_streams(required=True)
     code = run(sys.argv[1:])
     interruption.ignore_signals()
     sys.exit(_flush(code))
@@ -181,6 +182,6 @@ def _flush(code: int) -> int:
     except OSError as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes again at exit
         if code == 0 and not isinstance(error, BrokenPipeError):
-            print(f"attnlab: standard output: {error.strerror}", file=sys.stderr)
+            print(f"attnlab: {_explain(error)}", file=sys.stderr)
             return 1
     return code

@@ -8,12 +8,14 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from attnlab.files.writing import name_full_disk
+
 COLUMNS = ("epoch", "step", "metric", "value")
 
 
 def append_metrics(path: Path, metrics: Mapping[str, float], *, epoch: int | None, step: int | None) -> None:
     """Append one line per metric; values are written with all their digits."""
-    with path.open("a", newline="", encoding="utf-8") as file:
+    with name_full_disk(path), path.open("a", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         if file.tell() == 0:
             writer.writerow(COLUMNS)

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
+import sys
 import unicodedata
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,6 +20,51 @@ DIRECTIONS = {*map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A)))}
 
 UNLIMITED = 10_000
 """Width, in characters, of tables that are not cut."""
+
+
+class StandardStream(io.FileIO):
+    """Standard output (1) or standard error (2) that may be lost: a closed terminal never ends a command.
+
+    Args:
+        number: file descriptor.
+        required: raise the error of a write, with the name of the file, unless the terminal was closed.
+    """
+
+    def __init__(self, number: int, *, required: bool) -> None:
+        super().__init__(number, "w", closefd=False)
+        self.required = required
+
+    def write(self, data: Any) -> int:
+        """Write bytes, or drop them if that fails; returns their number."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            if self.required and error.errno != errno.EIO:
+                raise OSError(error.errno, error.strerror, self.description) from None
+            return len(data)
+
+    @property
+    def description(self) -> str:
+        """The stream in an error message, with the file that it was redirected to."""
+        target = ""
+        with suppress(OSError):
+            target = str(Path(f"/proc/self/fd/{self.fileno()}").readlink())
+        return f"standard output ({target})" if target.startswith("/") else "standard output"
+
+
+def replace_standard_streams(*, required: bool) -> None:
+    """Let standard error, and standard output unless it is required, drop what cannot be written."""
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        stream = getattr(sys, name)
+        if stream is not None:  # None if it was closed before the start
+            raw = StandardStream(number, required=required and number == 1)
+            wrapper = io.TextIOWrapper(
+                io.BufferedWriter(raw),
+                encoding=stream.encoding,
+                errors=stream.errors,
+                line_buffering=number == 2 or os.isatty(number),
+            )
+            setattr(sys, name, wrapper)
 
 
 def escape_control_characters(text: str) -> str:

@@ -29,6 +29,18 @@ def no_space_left(error: BaseException | None) -> bool:
 
 
 @contextmanager
+def name_full_disk(path: Path) -> Iterator[None]:
+    """Add the name of a file to the error of a full disk: those of writes have none."""
+    try:
+        yield
+    except Exception as error:
+        if no_space_left(error) and str(path) not in str(error):
+            number = (error.errno if isinstance(error, OSError) else None) or errno.ENOSPC
+            raise OSError(number, os.strerror(number), str(path)) from error
+        raise
+
+
+@contextmanager
 def open_atomically(path: Path) -> Iterator[BufferedRandom]:
     """Open a file for writing and reading that replaces `path` when the block ends.
 
@@ -38,7 +50,7 @@ def open_atomically(path: Path) -> Iterator[BufferedRandom]:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = _temporary(path)
     try:
-        with temporary.open("w+b") as file:
+        with name_full_disk(path), temporary.open("w+b") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())

@@ -63,6 +63,8 @@ class TrainTask:
             self.outcome = error
         except OmegaConfBaseException as error:
             self.outcome = UsageError(explain(error))
+        except OSError as error:  # of standard output
+            self.outcome = UserError(f"{error.filename}: {error.strerror}")
         return None
 
     def _train_single(self, config: DictConfig) -> int:
@@ -78,7 +80,12 @@ class TrainTask:
         if self.prepare_only:
             print(run.directory)
             return 0
-        code = _train_unless_finished(run)
+        try:
+            code = _train_unless_finished(run)
+        except OSError:
+            if created:
+                run.discard()
+            raise
         if code == REFUSED and created:
             run.discard()
         if code not in (INTERRUPTED, REFUSED) and is_offline(run):

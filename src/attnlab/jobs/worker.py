@@ -21,7 +21,7 @@ from rich.table import Table
 from attnlab.errors import INTERRUPTED, STOP_SIGNALS, InterruptedRunError, InUseError, UserError
 from attnlab.files.imports import faster_imports
 from attnlab.files.run_directory import Run
-from attnlab.files.terminal import print_line, print_table
+from attnlab.files.terminal import print_line, print_table, replace_standard_streams
 from attnlab.files.writing import no_space_left
 from attnlab.jobs.interruption import interruptible
 from attnlab.jobs.logs import log_to_files, quieten_lightning
@@ -43,6 +43,7 @@ LONGEST_FOLDER = 107 - len("/pymp-12345678/listener-12345678")
 
 def main(directory: str) -> int:
     """Train the run in `directory`, unless another process does; returns the exit code."""
+    replace_standard_streams(required=False)  # a run does not depend on what shows its progress
     import_from_current_folder()
     tokenize_in_one_thread()
     keep_freed_memory()
