@@ -4,8 +4,9 @@ One number per line: epoch (empty for numbers of no epoch), step, metric, value.
 """
 
 import csv
+import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from attnlab.files.writing import name_full_disk
@@ -39,6 +40,25 @@ def read_metrics(path: Path) -> dict[str, list[tuple[int, float]]]:
             raise ValueError(f"step {step} is too large")
         series.setdefault(row["metric"], []).append((step, float(row["value"])))
     return series
+
+
+def read_rows(path: Path) -> Iterator[tuple[int | None, int, dict[str, float]]]:
+    """Yield epoch, step and metrics of the successive calls of `append_metrics`; no rows without a file.
+
+    Calls with the same epoch and step and with different metrics are one.
+    """
+    if not path.is_file():
+        return
+    with path.open(newline="", encoding="utf-8") as file:
+        rows = [*csv.DictReader(file)]
+    for (epoch, step), group in itertools.groupby(rows, key=lambda row: (row["epoch"], row["step"])):
+        metrics: dict[str, float] = {}
+        for row in group:
+            if row["metric"] in metrics:
+                yield int(epoch) if epoch else None, int(step), metrics
+                metrics = {}
+            metrics[row["metric"]] = float(row["value"])
+        yield int(epoch) if epoch else None, int(step), metrics
 
 
 def read_latest(path: Path, metric: str, *, size: int = 1 << 16) -> tuple[int, float] | None:

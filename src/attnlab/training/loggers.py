@@ -1,6 +1,7 @@
 """Loggers: metrics.csv, which every run writes, and Weights & Biases, TensorBoard and MLflow."""
 
 import logging
+import math
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -12,14 +13,17 @@ from lightning.pytorch.utilities import rank_zero_only
 from omegaconf import DictConfig, OmegaConf
 
 from attnlab.errors import needs
-from attnlab.files.metrics_file import append_metrics, cut_incomplete_rows
+from attnlab.files.metrics_file import append_metrics, cut_incomplete_rows, read_rows
 from attnlab.files.run_directory import Run
 from attnlab.files.run_identity import identity
+from attnlab.metrics.registry import metric
 from attnlab.settings import Positive
 
 log = logging.getLogger(__name__)
 
 WandbMode = Literal["auto", "online", "offline"]
+
+Watch = Literal["gradients", "parameters", "all"]
 
 
 class MetricsFile(Logger):
@@ -79,12 +83,21 @@ class TolerantWandbLogger(WandbLogger):
     """Weights & Biases logger whose errors do not stop the training.
 
     After an error, data of the same kind (numbers, or one picture or table) is no longer sent. Only the first
-    error is a warning.
+    error is a warning. The summary has the best value of each validation metric as `best/val/loss`, beside
+    the last one, `val/loss`.
+
+    Args:
+        experiment: the run of `wandb.init`.
+        run: run directory.
+        watched: value of `watch`, see `wandb_logger`.
+        log_model: see `wandb_logger`.
     """
 
-    def __init__(self, experiment: Any) -> None:
+    def __init__(self, experiment: Any, *, run: Run, watched: Watch | None, log_model: bool) -> None:
         super().__init__(experiment=experiment)
+        self.run, self.watched, self.logs_model = run, watched, log_model
         self.failed: set[str] = set()
+        self.best: dict[str, float] = {}
 
     @rank_zero_only
     def log_metrics(self, metrics: Mapping[str, Any], step: int | None = None) -> None:
@@ -96,10 +109,51 @@ class TolerantWandbLogger(WandbLogger):
             return
         try:
             super().log_metrics(metrics, step)
+            if numbers:
+                self._update_best(metrics)
         except Exception as error:
             level = logging.DEBUG if self.failed else logging.WARNING
             log.log(level, "Weights & Biases: %s could not be sent and will be skipped: %s", kind, error)
             self.failed.add(kind)
+
+    def _update_best(self, metrics: Mapping[str, float]) -> None:
+        before = dict(self.best)
+        for name, value in metrics.items():
+            direction = metric(name).direction if name.startswith("val/") else None
+            if direction is not None and not math.isnan(value):
+                choose = max if direction == "higher" else min
+                self.best[f"best/{name}"] = choose(value, self.best.get(f"best/{name}", value))
+        if self.best != before:
+            self.experiment.summary.update(self.best)
+
+    @rank_zero_only
+    def replay(self) -> None:
+        """Log all rows of metrics.csv again: a run that was killed has lost the last ones.
+
+        The newest offline file then contains the whole curve. Online, rows that the server already has are
+        skipped.
+        """
+        sent = self.experiment.summary.get("trainer/global_step", -1) if self.experiment.resumed else -1
+        for epoch, step, metrics in read_rows(self.run.metrics):
+            if step > sent:
+                self.log_metrics(metrics if epoch is None else {**metrics, "epoch": epoch}, step)
+
+    @rank_zero_only
+    def log_graph(self, model: Any, input_array: Any = None) -> None:
+        """Watch the gradients or parameters of the network, if that is set; called by Lightning."""
+        if self.watched is not None:
+            self.watch(model.network, self.watched, model.trainer.log_every_n_steps, log_graph=False)
+
+    @rank_zero_only
+    def finalize(self, status: str) -> None:
+        """Log the best checkpoint of a finished training as an artifact, if that is set."""
+        if status == "success" and self.logs_model and self.run.best.is_file():
+            import wandb
+
+            artifact = wandb.Artifact(f"model-{self.run.hash}", type="model", metadata=self.best)
+            artifact.add_file(str(self.run.best), "best.ckpt")
+            self.experiment.log_artifact(artifact, aliases=["best"])
+            self.logs_model = False
 
 
 def wandb_logger(
@@ -107,21 +161,37 @@ def wandb_logger(
     run: Run,
     config: DictConfig,
     project: str = "attnlab",
+    entity: str | None = None,
+    group: str | None = None,
+    job_type: str | None = None,
+    notes: str | None = None,
     mode: WandbMode = "auto",
     tags: Sequence[str] = (),
     timeout: Positive = 60,
+    save_code: bool = False,
+    log_model: bool = False,
+    watch: Watch | None = None,
 ) -> WandbLogger | None:
     """Start a Weights & Biases run, or return None if that fails.
 
+    The git commit of the code is recorded.
+
     Args:
         run: run directory; its hash is the id of the Weights & Biases run.
-        config: logged as the run's settings; `name` is the group and `variant` the job type.
+        config: logged as the run's settings.
         project: Weights & Biases project.
+        entity: user or team that owns the project; None for the default one of the account.
+        group: group of the run; None for `name`.
+        job_type: job type of the run; None for `variant`.
+        notes: description of the run.
         mode: "online", "offline", or "auto": as WANDB_MODE or WANDB_DISABLED says, else online if logged in,
             else offline. The user is never prompted. Online falls back to offline if the server cannot be
             reached.
         tags: tags of the run.
         timeout: seconds to wait for the run to start, and to finish.
+        save_code: log the Python and YAML files of the current folder as an artifact.
+        log_model: log the best checkpoint as an artifact at the end of the training.
+        watch: log histograms of "gradients", "parameters" or "all" of both.
     """
     if rank_zero_only.rank != 0:  # type: ignore[attr-defined]
         return None
@@ -131,28 +201,48 @@ def wandb_logger(
         return None
     for attempt in ("online", "offline") if chosen == "online" else ("offline",):
         try:
-            return TolerantWandbLogger(experiment=_init_wandb(run, config, project, attempt, tags, timeout))
+            experiment = _init_wandb(
+                run,
+                config,
+                attempt,
+                timeout,
+                project=project,
+                entity=entity,
+                group=group or str(config.name),
+                job_type=job_type or str(config.variant),
+                notes=notes,
+                tags=list(tags),
+            )
+            if save_code:
+                _log_code(experiment, run.directory.parent.parent)
+            return TolerantWandbLogger(experiment, run=run, watched=watch, log_model=log_model)
         except Exception as error:
             fallback = "without Weights & Biases" if attempt == "offline" else "offline"
             log.warning("Weights & Biases could not be started; continuing %s: %s", fallback, error)
     return None
 
 
-def _init_wandb(
-    run: Run, config: DictConfig, project: str, mode: str, tags: Sequence[str], timeout: float
-) -> Any:
+def _log_code(experiment: Any, output: Path) -> None:
+    """Log the code in the current folder, without hidden folders, installed packages and the output."""
+
+    def is_code(path: str, root: str) -> bool:
+        parts = Path(path).relative_to(root).parts
+        is_own = not any(part.startswith(".") or part == "site-packages" for part in parts)
+        return is_own and path.endswith((".py", ".yaml", ".yml")) and not Path(path).is_relative_to(output)
+
+    experiment.log_code(".", include_fn=is_code)
+
+
+def _init_wandb(run: Run, config: DictConfig, mode: str, timeout: float, **arguments: Any) -> Any:
     import wandb
 
     wandb.teardown()  # a failed attempt would still hold the id
     # Without a mode for the whole process, wandb sends its own telemetry in offline runs too
     wandb.setup(wandb.Settings(mode=mode))  # type: ignore[arg-type]
     experiment = wandb.init(
-        project=project,
+        **arguments,
         id=run.hash,
         name=run.directory.name,
-        group=str(config.name),
-        job_type=str(config.variant),
-        tags=list(tags),
         dir=run.directory,
         resume="allow",
         config=flatten(config),
@@ -160,6 +250,7 @@ def _init_wandb(
             mode=mode,  # type: ignore[arg-type]
             silent=True,
             console="off",
+            git_commit=run.read_result().get("git_commit"),
             disable_git=True,
             init_timeout=timeout,
             finish_timeout=timeout,

@@ -31,7 +31,7 @@ from attnlab.training.environment import gpu_names, peak_memory
 from attnlab.training.hardware import choose_for_machine, with_precision
 from attnlab.training.initialisation import find_source, freeze, initialise, load_word_vectors
 from attnlab.training.length_limits import check_positions, choose_max_length
-from attnlab.training.loggers import MetricsFile
+from attnlab.training.loggers import MetricsFile, TolerantWandbLogger
 from attnlab.training.own_parts import check_parts, describe_code, warn_of_changed_code
 
 log = logging.getLogger(__name__)
@@ -86,6 +86,9 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     checkpoint = _checkpoint_to_resume(run, metrics, contents)
     if checkpoint is not None:
         warn_of_changed_code(run.read_result().get("code"), config)
+    for logger in loggers:
+        if isinstance(logger, TolerantWandbLogger):
+            logger.replay()
     callbacks = components.build_callbacks(config, run, contents, metrics, terminal=sys.stderr.isatty())
 
     code = {"code": parts} if (parts := describe_code(config)) else {}
