@@ -12,8 +12,7 @@ from matplotlib.colors import to_hex
 
 from attnlab.metrics.registry import metric
 from attnlab.report.collect import collect
-from attnlab.report.drawing import StudyFigure, styles_of, to_svg, write_figures
-from attnlab.report.figures import draw_figures
+from attnlab.report.figures import StudyFigure, draw_figures, styles_of, to_svg, write_figures
 from attnlab.report.study import Study
 from attnlab.report.style import COLOURS, INK, MUTED, RULE, variant_styles
 from run_files import study as runs_of

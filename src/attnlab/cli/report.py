@@ -88,8 +88,7 @@ def main(options: argparse.Namespace) -> int:
     from attnlab.report.aggregates import aggregates_table
     from attnlab.report.collect import collect
     from attnlab.report.comparison import compare
-    from attnlab.report.drawing import styles_of, write_figures
-    from attnlab.report.figures import draw_figures
+    from attnlab.report.figures import draw_figures, styles_of, write_figures
     from attnlab.report.page import write_page
     from attnlab.report.tables import build_tables, write_tables
 

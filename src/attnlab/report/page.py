@@ -9,8 +9,8 @@ from markupsafe import Markup
 from attnlab.files.writing import write_atomically
 from attnlab.report import html as page
 from attnlab.report.comparison import Comparison, by_question
-from attnlab.report.drawing import DASH_ARRAYS, MARKER_PATHS, StudyFigure, css_colour, styles_of, to_svg
 from attnlab.report.explorer import Sentence, explorer_json, gather_sentences
+from attnlab.report.figures import DASH_ARRAYS, MARKER_PATHS, StudyFigure, css_colour, styles_of, to_svg
 from attnlab.report.study import Study, noun_of, unfinished_lines
 from attnlab.report.style import VariantStyle, variant_styles
 from attnlab.report.tables import Table

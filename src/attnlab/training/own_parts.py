@@ -74,7 +74,7 @@ def describe_code(config: DictConfig) -> dict[str, dict[str, str]]:
             continue
         try:
             module = inspect.getmodule(get_object(target))
-        except ImportError:  # of a logger that another machine has
+        except Exception:  # of a logger that this machine lacks; importing a module can raise any exception
             continue
         if module is None:
             continue
