@@ -34,6 +34,7 @@ extensions = [
     "mathml",
     "mechanism_reference",
     "metric_reference",
+    "trainer_reference",
     "tutorial_outputs",
 ]
 exclude_patterns = ["build", "extension", "gallery"]

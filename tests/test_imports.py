@@ -24,11 +24,11 @@ ORDER = (
     {"testing"},
     {"decoding"},
     {"report"},
+    {"explain"},
     {"fast"},
     {"config"},
     {"training"},
     {"jobs"},
-    {"explain"},
     {"api"},
     {"deploy"},
     {"cli"},
@@ -39,7 +39,6 @@ ORDER = (
 NOT_IMPORTED = {
     "nn": {"errors", "files", "metrics", "fast"},  # plain torch
     "report": {"data", "nn", "decoding"},  # reads run directories, loads no models
-    "explain": {"config", "training", "jobs"},
 }
 """Earlier packages that a package must nevertheless not import."""
 

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from attnlab.api.model import Model, load
+from attnlab.api.model import load
 from attnlab.config.compose import apply_overrides
 from attnlab.data.conala import metrics as conala
 from attnlab.data.conala.placeholders import RestorePlaceholders, replace_in_code
@@ -36,6 +36,7 @@ from attnlab.report.collect import collect
 from attnlab.report.results_file import format_results
 from attnlab.report.study import Study
 from attnlab.training import build
+from attnlab.training.model import Model
 
 RESULTS = Path(__file__).with_name("reranker.csv")
 BLEU, EXACT_MATCH = conala.bleu_counts(WORDS), registry.metric("conala_exact_match").sentence_counts()

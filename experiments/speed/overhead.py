@@ -88,7 +88,7 @@ def main() -> None:
         metrics = MetricsFile(run.metrics)
         loggers = [metrics, *components.build_loggers(config, run)]
         callbacks = [
-            *components.build_callbacks(config, run, vocabularies, metrics, terminal=False),
+            *components.build_callbacks(config, run, metrics, terminal=False),
             timer,
         ]
         trainer = components.build_trainer(config, run, loggers, callbacks)

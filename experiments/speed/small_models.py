@@ -35,12 +35,12 @@ from tables import print_table
 from torch.nn.utils import clip_grad_norm_
 from torch.profiler import ProfilerActivity, profile
 
-from attnlab.api.model import Model
 from attnlab.config.compose import compose_run
 from attnlab.data.corpus import Corpus
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.jobs.logs import quieten_lightning
 from attnlab.training import build, components
+from attnlab.training.model import Model
 from attnlab.training.module import Seq2SeqModule
 from attnlab.training.teacher_forcing import sample_forced
 from attnlab.types import EOS, PAD, Batch

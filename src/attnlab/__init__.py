@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 _MODULES = {
-    "Model": "attnlab.api.model",
+    "Model": "attnlab.training.model",
     "Prediction": "attnlab.files.predictions",
-    "Score": "attnlab.api.model",
+    "Score": "attnlab.training.model",
     "Seq2Seq": "attnlab.nn.seq2seq",
     "Seq2SeqData": "attnlab.data.datamodule",
     "Seq2SeqModule": "attnlab.training.module",
@@ -43,7 +43,7 @@ _MODULES = {
 
 if TYPE_CHECKING:
     from attnlab.api.evaluation import evaluate
-    from attnlab.api.model import Model, Score, load
+    from attnlab.api.model import load
     from attnlab.api.objects import build, compose
     from attnlab.api.studies import history, results
     from attnlab.api.training import train
@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from attnlab.errors import UserError
     from attnlab.files.predictions import Prediction
     from attnlab.nn.seq2seq import Seq2Seq
+    from attnlab.training.model import Model, Score
     from attnlab.training.module import Seq2SeqModule
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Checks of mechanisms, encoders and decoders on a small batch of unequal lengths.
+"""Checks of mechanisms, encoders, decoders and readouts on a small batch of unequal lengths.
 
 attnlab checks every part from outside before it trains with it. A repository with parts of its own can do
 the same in its tests::
@@ -22,15 +22,17 @@ from torch import Tensor, nn
 
 from attnlab.errors import UserError
 from attnlab.nn.attention import Attention
-from attnlab.nn.decoders import Decoder
+from attnlab.nn.decoders import Decoder, DecoderOutput
 from attnlab.nn.encoders import Encoder
-from attnlab.types import Memory
+from attnlab.types import EOS, SOS, Batch, Memory
 
 LENGTHS = (5, 2, 4)
 """Lengths S of the sentences of the batch: each but the first has padding."""
 QUERIES = 2  # Q
 QUERY_SIZE, MEMORY_SIZE, INPUT_SIZE = 8, 12, 6
 """H, D and E. They are unequal, so that swapped sizes fail, and even, as heads need them."""
+TARGET_LENGTHS, VOCABULARY = (4, 3, 2), 11
+"""T of the sentences and V."""
 TOLERANCE = 1e-4
 
 
@@ -38,7 +40,7 @@ class PartError(UserError):
     """A part from outside does not keep the contract of its base class."""
 
 
-class _Part:
+class Part:
     """A part under test: it calls methods and explains what is wrong with their results.
 
     Args:
@@ -46,7 +48,7 @@ class _Part:
         base: class from which the module must be derived.
     """
 
-    def __init__(self, make: Callable[..., Any], base: type[nn.Module]) -> None:
+    def __init__(self, make: Callable[..., Any], base: type[Any]) -> None:
         self.make, self.base = make, base
         target = make
         while hasattr(target, "func"):  # a partial
@@ -128,7 +130,7 @@ def _is_bare(error: Exception) -> bool:
 
 
 @contextmanager
-def _isolated() -> Iterator[None]:
+def isolated() -> Iterator[None]:
     """Leave the random state of the process as it is, and draw the same numbers each time."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -151,8 +153,8 @@ def check_attention(
     Raises:
         PartError: names the class, the method, its file and line, and what is expected.
     """
-    with _isolated():
-        part = _Part(make, Attention)
+    with isolated():
+        part = Part(make, Attention)
         module = part.build(query_size=query_size, memory_size=memory_size).eval()
         _check_methods(part)
         query = torch.randn(len(LENGTHS), QUERIES, module.query_size)  # [B, Q, H]
@@ -178,7 +180,7 @@ def _alone(memory: Memory, row: int, length: int) -> Memory:
     return Memory(memory.states[one, :length], memory.mask[one, :length], hidden, cell)
 
 
-def _check_methods(part: _Part) -> None:
+def _check_methods(part: Part) -> None:
     methods = ("score", "weigh", "forward")
     if all(getattr(part.cls, name) is getattr(Attention, name) for name in methods):
         near = get_close_matches("score", set(dir(part.cls)) - set(dir(Attention)), 1, 0.6)
@@ -186,7 +188,7 @@ def _check_methods(part: _Part) -> None:
         part.fail("", f"has no method score(query, keys, state).{hint}")
 
 
-def _check_scores(part: _Part, module: Attention, query: Tensor, memory: Memory) -> Tensor | None:
+def _check_scores(part: Part, module: Attention, query: Tensor, memory: Memory) -> Tensor | None:
     """Check the scores by themselves; return them, [B, Q, S], or None if the mechanism has none."""
     if type(module).score is Attention.score or type(module).forward is not Attention.forward:
         return None
@@ -209,7 +211,7 @@ def _check_scores(part: _Part, module: Attention, query: Tensor, memory: Memory)
     return scores
 
 
-def _walk(part: _Part, module: Attention, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+def _walk(part: Part, module: Attention, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
     """Attend two times in a row; return the contexts [2, B, Q, D] and the weights [2, B, Q, S]."""
     shape = (len(query), query.size(1))
     results = []
@@ -225,7 +227,7 @@ def _walk(part: _Part, module: Attention, query: Tensor, memory: Memory) -> tupl
     return torch.stack(contexts), torch.stack(all_weights)
 
 
-def _check_walk(part: _Part, module: Attention, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+def _check_walk(part: Part, module: Attention, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
     contexts, weights = _walk(part, module, query, memory)
     if weights[:, ~memory.mask[:, None].expand_as(weights[0])].any():
         part.fail("forward", "gives weight to padding: apply memory.mask, which is True at real tokens")
@@ -235,7 +237,7 @@ def _check_walk(part: _Part, module: Attention, query: Tensor, memory: Memory) -
 
 
 def _check_padding(
-    part: _Part, module: Attention, query: Tensor, memory: Memory, contexts: Tensor, weights: Tensor
+    part: Part, module: Attention, query: Tensor, memory: Memory, contexts: Tensor, weights: Tensor
 ) -> None:
     method = "score" if type(module).score is not Attention.score else "forward"
     padded = memory._replace(states=memory.states.masked_fill(~memory.mask[..., None], 7.0))
@@ -250,7 +252,7 @@ def _check_padding(
         part.equal(method, context[:, 0], contexts[:, row], problem)
 
 
-def _check_queries(part: _Part, module: Attention, query: Tensor, memory: Memory, contexts: Tensor) -> None:
+def _check_queries(part: Part, module: Attention, query: Tensor, memory: Memory, contexts: Tensor) -> None:
     for index in range(query.size(1)):
         one, _ = _walk(part, module, query[:, index : index + 1], memory)
         problem = "gives a query other results alone than among others"
@@ -258,7 +260,7 @@ def _check_queries(part: _Part, module: Attention, query: Tensor, memory: Memory
 
 
 def _check_influence(
-    part: _Part, module: Attention, query: Tensor, memory: Memory, scores: Tensor | None
+    part: Part, module: Attention, query: Tensor, memory: Memory, scores: Tensor | None
 ) -> None:
     """Check the gradients, and that the result depends on the query or the memory."""
     query = query.clone().requires_grad_()
@@ -298,8 +300,8 @@ def check_encoder(make: Callable[..., Encoder], input_size: int = INPUT_SIZE) ->
     Raises:
         PartError: names the class, the method, its file and line, and what is expected.
     """
-    with _isolated():
-        part = _Part(make, Encoder)
+    with isolated():
+        part = Part(make, Encoder)
         module = part.build(input_size=input_size).eval()
         embedded = torch.randn(len(LENGTHS), max(LENGTHS), input_size).requires_grad_()  # [B, S, E]
         lengths = torch.tensor(LENGTHS)
@@ -323,7 +325,7 @@ def check_encoder(make: Callable[..., Encoder], input_size: int = INPUT_SIZE) ->
             part.fail("forward", "has a gradient of NaN or infinity")
 
 
-def _encode(part: _Part, module: Encoder, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
+def _encode(part: Part, module: Encoder, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
     with part.named("forward", "Memory(states=[B, S, D], mask=mask)"):
         memory = module(embedded, lengths, mask)
     if not isinstance(memory, Memory):
@@ -347,8 +349,8 @@ def check_decoder(make: Callable[..., Decoder], attention: Attention) -> None:
     Raises:
         PartError: names the class, the method, its file and line, and what is expected.
     """
-    with _isolated():
-        part = _Part(make, Decoder)
+    with isolated():
+        part = Part(make, Decoder)
         module = part.build(input_size=INPUT_SIZE, attention=attention).eval()
         embedded = torch.randn(len(LENGTHS), 3, INPUT_SIZE).requires_grad_()  # [B, T, E]
         memory = _memory(attention.memory_size)
@@ -379,10 +381,71 @@ def check_decoder(make: Callable[..., Decoder], attention: Attention) -> None:
             part.fail("forward", "has no finite gradient for the embedded target")
 
 
-def _decode(part: _Part, module: Decoder, embedded: Tensor, layers: Any, memory: Memory) -> Tensor:
+def _decode(part: Part, module: Decoder, embedded: Tensor, layers: Any, memory: Memory) -> Tensor:
     with part.named("forward", "DecoderOutput with states [B, T, H]"):
         state = module.begin(layers, memory)
         output = module(embedded, state, memory, module.attention.project(memory))
     return part.shaped(
         "forward", output.states, (*embedded.shape[:2], module.output_size), "states [B, T, H]"
     )
+
+
+def check_readout(make: Callable[..., nn.Module]) -> None:
+    """Check that a readout keeps the contract of `Readout`.
+
+    Shapes; equal logits for a sentence alone and in a batch; finite gradients.
+
+    Args:
+        make: the class, or a partial of it with its settings; called with `state_size`, `context_size`,
+            `input_size` and `vocabulary_size`.
+
+    Raises:
+        PartError: names the class, the method, its file and line, and what is expected.
+    """
+    with isolated():
+        part = Part(make, nn.Module)
+        module = part.build(
+            state_size=QUERY_SIZE, context_size=MEMORY_SIZE, input_size=INPUT_SIZE, vocabulary_size=VOCABULARY
+        ).eval()
+        batch, weights = small_batch(), small_weights()
+        shape = weights.shape[:2]
+        states = torch.randn(*shape, QUERY_SIZE).requires_grad_()  # [B, T, H]
+        contexts, embedded = torch.randn(*shape, MEMORY_SIZE), torch.randn(*shape, INPUT_SIZE)
+
+        def logits(rows: slice) -> Tensor:
+            one = DecoderOutput(states[rows], contexts[rows], weights[rows])
+            previous = states[rows] if getattr(module, "reads_previous_state", False) else None
+            with part.named("features", "the features [B, T, F]"):
+                features = module.features(one, embedded[rows], previous)
+            copy_ids = batch.source[rows, None].expand_as(weights[rows])
+            with part.named("forward", "logits [B, T, V]"):
+                result = module(features, weights[rows], copy_ids)
+            copies = isinstance(result, Tensor) and result.size(-1) == VOCABULARY + weights.size(-1)
+            size = VOCABULARY + weights.size(-1) * copies
+            return part.shaped("forward", result, (*weights[rows].shape[:2], size), "logits [B, T, V]")
+
+        together = logits(slice(None))
+        for row in range(len(LENGTHS)):
+            problem = "gives a sentence other logits alone than in a batch"
+            part.equal("forward", logits(slice(row, row + 1))[0], together[row], problem)
+        together.square().sum().backward()  # type: ignore[no-untyped-call]
+        if not any(p.grad is not None and p.grad.isfinite().all() for p in module.parameters()):
+            part.fail("forward", "has no finite gradient for its parameters")
+
+
+def small_batch() -> Batch:
+    """Return sentences with the lengths `LENGTHS` and targets with the lengths `TARGET_LENGTHS`."""
+    source, target = torch.zeros(2, len(LENGTHS), max(LENGTHS), dtype=torch.int64)
+    for row, (s, t) in enumerate(zip(LENGTHS, TARGET_LENGTHS, strict=True)):
+        source[row, :s] = torch.randint(EOS + 1, VOCABULARY, (s,))
+        target[row, : t + 1] = torch.tensor(
+            [SOS, *torch.randint(EOS + 1, VOCABULARY, (t - 1,)).tolist(), EOS]
+        )
+    return Batch(source, torch.tensor(LENGTHS), target, torch.arange(len(LENGTHS)))
+
+
+def small_weights() -> Tensor:
+    """Return attention weights for the targets of `_batch`, [B, T, S]."""
+    mask = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None, None]  # [B, 1, S]
+    scores = torch.randn(len(LENGTHS), max(TARGET_LENGTHS), max(LENGTHS))
+    return scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)

@@ -103,7 +103,7 @@ def test_translate_returns_the_best_hypotheses_in_the_order_of_the_sentences(mod
 def test_batches_are_bounded_by_padded_tokens(model: attnlab.Model, monkeypatch: pytest.MonkeyPatch) -> None:
     sources = ["3 4 5 6 7 3 4", "6", "5 5", "7 3 4 6", "4", "3 3 3"]
     expected = model.translate(sources, beam_size=2)
-    monkeypatch.setattr("attnlab.api.model.MAX_PADDED_TOKENS", 12)
+    monkeypatch.setattr("attnlab.training.model.MAX_PADDED_TOKENS", 12)
     pairs = [model.read(source) for source in sources]
     batches = list(model._batches(pairs, 64, False, beam_size=2))
     assert [rows for rows, _ in batches] == [[1, 4, 2], [5], [3], [0]]  # 3 · 2 · 2 = 12
@@ -268,7 +268,7 @@ def test_data_frames_of_runs_and_curves(trained: Run) -> None:
 def test_progress_is_shown_only_if_it_is_wanted(
     model: attnlab.Model, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("attnlab.api.model.PROGRESS_DELAY", 0)
+    monkeypatch.setattr("attnlab.training.model.PROGRESS_DELAY", 0)
     shown = []
     for progress in (False, True):
         model.translate(SOURCES, progress=progress)

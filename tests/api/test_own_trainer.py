@@ -3,14 +3,21 @@
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 import torch
+from hydra import compose, initialize_config_module
+from hydra.utils import instantiate
 from lightning import Trainer
-from lightning.pytorch.callbacks import EarlyStopping, ModelSummary
+from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.loggers import CSVLogger
+from omegaconf import OmegaConf
+from torch.utils.data import Dataset
 
 import attnlab
+from attnlab.config.options import CONF
 from attnlab.data.corpus import Pair
+from attnlab.training.losses.label_smoothing import LabelSmoothing
 from tiny_runs import SYNTHETIC, TINY, build_all
 
 TRAIN = [("3 4", "4 3"), ("5 6 3", "3 6 5"), ("4 5", "5 4"), ("6 3 4", "4 3 6"), ("5 3", "3 5")]
@@ -28,7 +35,7 @@ CPU: dict[str, Any] = {
 
 def test_pairs_are_trained_and_translated() -> None:
     module, data = attnlab.build(
-        [*SIZES, "attention=dot", "decoder=luong", "tokenizer=characters"], train=TRAIN, val=VAL
+        SIZES, train=TRAIN, val=VAL, attention="dot", decoder="luong", tokenizer="characters"
     )
     assert data.pairs("train") == [Pair(*pair) for pair in TRAIN]
     before = [parameter.detach().clone() for parameter in module.parameters()]
@@ -37,8 +44,15 @@ def test_pairs_are_trained_and_translated() -> None:
     assert trainer.global_step == 4  # two batches of at most four pairs in each of two epochs
     assert torch.isfinite(trainer.callback_metrics["val/loss"])
     assert any(not old.equal(new) for old, new in zip(before, module.parameters(), strict=True))
-    predictions = attnlab.load(module).translate(["3 4 5", "6"])
+    module.train()
+    predictions = module.translate(["3 4 5", "6"])
+    assert module.network.training
     assert [prediction.source for prediction in predictions] == ["3 4 5", "6"]
+    assert predictions == attnlab.load(module).translate(["3 4 5", "6"])
+    (translated,) = trainer.predict(module, data)  # type: ignore[misc]
+    assert [prediction.reference for prediction in sorted(translated, key=lambda each: each.index)] == [
+        target for _, target in VAL
+    ]
 
 
 def test_build_equals_the_builders_of_training() -> None:
@@ -65,41 +79,14 @@ def test_forward_returns_the_logits_of_every_position(readout: str) -> None:
     torch.testing.assert_close(logits[batch.labels != 0], module.teacher_forced(batch).logits)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {"max_steps": 2},
-        {"fast_dev_run": True},
-        {"limit_train_batches": 1, "limit_val_batches": 1},
-        {"accumulate_grad_batches": 2},
-        {"gradient_clip_val": 0.5},
-        {"gradient_clip_val": 0.5, "gradient_clip_algorithm": "value"},
-        {"check_val_every_n_epoch": 2, "max_epochs": 2},
-        {"val_check_interval": 0.5},
-        {"num_sanity_val_steps": 0},
-        {"deterministic": True},
-        {"detect_anomaly": True},
-        {"precision": "bf16-mixed"},
-        {"callbacks": [EarlyStopping("val/loss")], "max_epochs": 2},
-        {"callbacks": [ModelSummary(2)], "enable_model_summary": True},
-        {"reload_dataloaders_every_n_epochs": 1, "max_epochs": 2},
-    ],
-    ids=lambda arguments: ",".join(arguments),
-)
-def test_arguments_of_the_trainer_work(arguments: dict[str, Any]) -> None:
-    module, data = attnlab.build([*TINY, *SYNTHETIC])
-    trainer = Trainer(**{**CPU, "max_epochs": 1, **arguments})
-    trainer.fit(module, data)
-    assert trainer.global_step > 0
-    assert all(parameter.isfinite().all() for parameter in module.parameters())
-
-
 def test_a_logger_of_lightning_receives_the_scores(tmp_path: Path) -> None:
     module, data = attnlab.build([*TINY, *SYNTHETIC])
     logger = CSVLogger(tmp_path)
     Trainer(**{**CPU, "logger": logger, "max_epochs": 1}).fit(module, data)
     header = (Path(logger.log_dir) / "metrics.csv").read_text().splitlines()[0].split(",")
     assert {"train/loss", "val/loss", "val/exact_match"} <= {*header}
+    recorded = (Path(logger.log_dir) / "hparams.yaml").read_text()
+    assert OmegaConf.create(recorded).encoder == module.config.encoder
 
 
 def test_incomplete_pairs_are_refused() -> None:
@@ -107,42 +94,96 @@ def test_incomplete_pairs_are_refused() -> None:
         attnlab.build(train=TRAIN)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("wrapped", [True, False])
-def test_the_sampler_of_lightning_is_refused_in_two_processes(wrapped: bool, tmp_path: Path) -> None:
-    """Without it, both processes together train on every pair once."""
-    from subprocess import run
-    from sys import executable
+class Pairs(Dataset[dict[str, str]]):
+    """A torch dataset, which does not end iteration by itself."""
 
-    script = tmp_path / "script.py"
-    script.write_text(f"""
-import lightning
-import attnlab
+    def __len__(self) -> int:
+        return len(TRAIN)
 
-class Count(lightning.Callback):
-    def __init__(self):
-        self.indices = []
-    def on_train_batch_start(self, trainer, module, batch, batch_idx):
-        self.indices += batch.indices.tolist()
-    def on_train_end(self, trainer, module):
-        print(f"rank={{trainer.global_rank}} indices={{sorted(self.indices)}}", flush=True)
+    def __getitem__(self, index: int) -> dict[str, str]:
+        source, target = TRAIN[index % len(TRAIN)]
+        return {"id": "0", "target": target, "source": source}
 
-module, data = attnlab.build({[*TINY, *SYNTHETIC]!r})
-lightning.Trainer(
-    **{CPU!r}, devices=2, strategy="ddp", max_epochs=1, use_distributed_sampler={wrapped}, callbacks=[Count()]
-).fit(module, data)
-""")
-    done = run([executable, str(script)], capture_output=True, text=True, timeout=300, cwd=tmp_path)
-    if wrapped:
-        assert done.returncode != 0
-        assert "use_distributed_sampler=False" in done.stderr
-        assert "indices=" not in done.stdout
-        return
-    assert done.returncode == 0, done.stderr
-    shares = [
-        line.partition("indices=")[2].strip("[]").split(", ")
-        for line in done.stdout.splitlines()
-        if "indices=" in line
-    ]
-    assert len(shares) == 2
-    assert sorted(int(index) for share in shares for index in share) == [*range(12)]
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        iter(TRAIN),
+        Pairs(),
+        pd.DataFrame(TRAIN, columns=["a", "b"]),
+        pd.DataFrame([(1, target, source) for source, target in TRAIN], columns=["id", "target", "source"]),
+        [{"translation": dict(zip(("de", "en"), pair, strict=True))} for pair in TRAIN],
+    ],
+    ids=["iterator", "torch", "two columns", "named columns", "translation"],
+)
+def test_pairs_are_read_from_other_data(data: Any) -> None:
+    _, built = attnlab.build(SIZES, train=data, val=VAL)
+    assert [(pair.source, pair.target) for pair in built.pairs("train")] == TRAIN
+
+
+def test_items_that_are_no_pairs_are_refused() -> None:
+    with pytest.raises(attnlab.UserError, match=r"train\[1\] is \('3', 4\)"):
+        attnlab.build(SIZES, train=[TRAIN[0], ("3", 4)], val=VAL)
+
+
+def test_settings_as_arguments_equal_overrides() -> None:
+    by_name = attnlab.compose(
+        encoder={"size": 5, "cell": "gru"},
+        target_tokenizer="characters",
+        seed=2,
+        name="a b",
+        search={"max_length": None},
+    )
+    overrides = ["encoder.size=5", "encoder.cell=gru", "tokenizer@target_tokenizer=characters", "seed=2"]
+    assert by_name == attnlab.compose([*overrides, "name='a b'", "search.max_length=null"])
+
+
+def test_module_is_restored_with_its_loss_terms_and_vocabularies(tmp_path: Path) -> None:
+    settings = ["loss=[label_smoothing]", "optimizer.lr=0.5"]
+    module, data = attnlab.build([*TINY, *SYNTHETIC, *settings])
+    trainer = Trainer(**CPU, max_epochs=1)
+    trainer.fit(module, data)
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    restored = attnlab.Seq2SeqModule.load_from_checkpoint(tmp_path / "a.ckpt")
+    assert isinstance(restored.loss_terms["label_smoothing"], LabelSmoothing)
+    assert restored.lr == 0.5
+    assert restored.translate("3 4 5") == module.translate("3 4 5")
+    (score,) = Trainer(**CPU).validate(restored, data, verbose=False)
+    assert score == trainer.validate(module, data, verbose=False)[0]
+
+
+def test_overfitting_repeats_the_same_batches() -> None:
+    module, data = attnlab.build([*TINY, *SYNTHETIC, "batching.bucket_by_length=true"])
+    seen: list[list[int]] = []
+    record = LambdaCallback(on_train_batch_start=lambda *given: seen.append(given[2].indices.tolist()))
+    Trainer(**CPU, max_epochs=3, overfit_batches=2, callbacks=[record]).fit(module, data)
+    assert len(seen) == 6
+    assert seen[:2] == seen[2:4] == seen[4:]
+
+
+def test_a_learning_rate_of_the_tuner_is_that_of_optimizer_and_schedule() -> None:
+    module, data = attnlab.build([*TINY, *SYNTHETIC, "scheduler.schedule.pct_start=0.5"])
+    module.lr, data.batch_size = 0.25, 6
+    trainer = Trainer(**CPU, max_epochs=1)
+    trainer.fit(module, data)
+    assert trainer.num_training_batches == 2
+    assert trainer.lr_scheduler_configs[0].scheduler.base_lrs != [0.001]
+    assert trainer.optimizers[0].param_groups[0]["max_lr"] == 0.25
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        f"{group}={path.stem}"
+        for group in (
+            *("attention", "bridge", "decoder", "embedding", "encoder", "features", "optimizer"),
+            *("readout", "tokenizer"),
+        )
+        for path in sorted((CONF / group).glob("*.yaml"))
+    ],
+)
+def test_every_option_can_be_instantiated_in_a_notebook(choice: str) -> None:
+    group = choice.partition("=")[0]
+    with initialize_config_module("attnlab.conf", version_base="1.3"):
+        config = compose("train", overrides=[choice])
+    assert callable(instantiate(config[group]))

@@ -138,7 +138,7 @@ def test_every_callback_and_logger_is_built(option: str, composed: Composed) -> 
     config = composed(*TINY, *SYNTHETIC, *option.split())
     run = prepare_run(config)
     loggers = components.build_loggers(config, run)
-    callbacks = components.build_callbacks(config, run, {}, MetricsFile(run.metrics), terminal=True)
+    callbacks = components.build_callbacks(config, run, MetricsFile(run.metrics), terminal=True)
     names = {type(part).__name__ for part in (*loggers, *callbacks)}
     finish_wandb(0)
     expected = {
@@ -155,11 +155,11 @@ def test_every_callback_and_logger_is_built(option: str, composed: Composed) -> 
 def test_callbacks_that_are_null_are_off(composed: Composed) -> None:
     config = composed(*TINY, *SYNTHETIC, "callbacks.early_stopping=null", "callbacks.attention_figures=null")
     run = prepare_run(config)
-    built = components.build_callbacks(config, run, {}, MetricsFile(run.metrics), terminal=True)
+    built = components.build_callbacks(config, run, MetricsFile(run.metrics), terminal=True)
     assert None not in built
     assert not {"EarlyStopping", "AttentionFigures"} & {type(part).__name__ for part in built}
     without = components.build_callbacks(
-        composed(*TINY, *SYNTHETIC, "callbacks=[]"), run, {}, MetricsFile(run.metrics), terminal=True
+        composed(*TINY, *SYNTHETIC, "callbacks=[]"), run, MetricsFile(run.metrics), terminal=True
     )
     assert "AttentionWeights" not in {type(part).__name__ for part in without}
 

@@ -10,7 +10,6 @@ from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
-from attnlab.errors import UserError
 from attnlab.types import EOS, SOS, Batch
 
 pytestmark = [
@@ -147,9 +146,3 @@ def test_token_batches_do_not_limit_evaluation_batches() -> None:
     for batch in seq2seq.train_dataloader():
         assert len(batch.indices) * (batch.source.size(1) + batch.labels.size(1)) <= 20
     assert [len(batch.indices) for batch in seq2seq.val_dataloader()] == [2]
-
-
-def test_overfit_batches_is_rejected(tmp_path: Path) -> None:
-    overfitting = trainer(tmp_path, max_epochs=1, overfit_batches=1)
-    with pytest.raises(UserError, match=r"Use trainer\.limit_train_batches"):
-        overfitting.fit(Recorder(), data())

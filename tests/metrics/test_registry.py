@@ -155,3 +155,13 @@ def test_bounds_of_a_score_are_those_of_its_format() -> None:
         (0, inf),
         (0, 100),
     ]
+
+
+@pytest.mark.parametrize(("name", "value"), [("CharErrorRate", 1 / 8), ("TranslationEditRate", 1 / 4)])
+def test_classes_of_torchmetrics_are_text_metrics(name: str, value: float) -> None:
+    """One letter of eight, spaces included, and one word of four differ."""
+    metric = f"torchmetrics.text.{name}"
+    texts = Texts(predictions_of(("a b cc", "a b dc"), ("de", "de")))
+    assert score(texts, [metric]).values == {metric: pytest.approx(value)}
+    with pytest.raises(UserError, match="no such metric of texts"):
+        registry.function("torchmetrics.text.Nothing")

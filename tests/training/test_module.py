@@ -18,14 +18,14 @@ from attnlab.decoding.translator import Translator
 from attnlab.errors import UserError
 from attnlab.files.metrics_file import read_metrics
 from attnlab.files.predictions import read_predictions
-from attnlab.files.run_directory import Run
+from attnlab.files.run_directory import Run, prepare_run, run_of
 from attnlab.training import components
 from attnlab.training.callbacks import progress
 from attnlab.training.callbacks.checkpoints import Interruption, LastCheckpoint
 from attnlab.training.callbacks.guard import Guard
 from attnlab.training.callbacks.outputs import AttentionFigures, AttentionWeights, Predictions
 from attnlab.training.loggers import MetricsFile
-from attnlab.training.recipe import log_untrained
+from attnlab.training.recipe import log_shorter_run, log_untrained
 from attnlab.types import PAD, Batch
 from tiny_runs import QUIET, SYNTHETIC, TINY, build_all, training_loss
 
@@ -285,7 +285,7 @@ def test_checkpoints_within_an_epoch_are_saved_by_the_clock(
     module, data = build_all(composed(*TINY, *SYNTHETIC))
     run, saved = Run(tmp_path), []
     metrics = MetricsFile(run.metrics)
-    callback = LastCheckpoint(run, {}, metrics, Interruption(), every_minutes=minutes)
+    callback = LastCheckpoint(run, metrics, Interruption(), every_minutes=minutes)
     trainer = Trainer(max_epochs=1, logger=False, callbacks=[callback], **QUIET)
     monkeypatch.setattr(trainer, "save_checkpoint", lambda path, **_: saved.append(trainer.global_step))
     trainer.fit(module, datamodule=data)
@@ -421,3 +421,23 @@ def test_falling_loss_at_the_end_is_logged_where_the_monitored_score_is_constant
     assert [message.split(":")[0] for message in caplog.messages] == [
         "val/loss was best at the last of 2 steps"
     ]
+
+
+def test_finished_run_that_differs_in_its_length_is_named(
+    composed: Composed, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = (*TINY, f"paths.output={tmp_path}")
+    for other, status in (("seed=1", "finished"), ("optimizer.lr=0.5", "finished"), ("seed=0", "running")):
+        prepare_run(composed(*settings, "trainer.max_epochs=3", other)).write_result(
+            status, metrics={"val/loss": 1.0}
+        )
+    longer = composed(*settings, "trainer.max_epochs=9")
+    caplog.set_level("INFO")
+    log_shorter_run(longer, run_of(longer))
+    assert not caplog.messages
+    shorter = prepare_run(composed(*settings, "trainer.max_epochs=4"))
+    shorter.write_result("finished", metrics={"val/loss": 1.0})
+    log_shorter_run(longer, run_of(longer))
+    (message,) = caplog.messages
+    assert "trainer.max_epochs=4" in message
+    assert f"init.from={shorter.directory} " in message

@@ -10,7 +10,7 @@ from attnlab.cli.main import run
 from attnlab.config.compose import compose_run
 from attnlab.config.options import CONF
 from attnlab.files.run_directory import Run
-from attnlab.jobs.preflight import build_on_meta, find_error
+from attnlab.jobs.preflight import any_token, build_on_meta, find_error
 from attnlab.testing import PartError
 from attnlab.training.own_parts import check_parts, describe_code, warn_of_changed_code
 from commands import TINY_REVERSE, attnlab
@@ -28,7 +28,7 @@ OVERRIDES = ["attention=dot", "attention._target_=padded.Padded", "encoder.size=
 
 def check(overrides: list[str], *, shipped: bool = False) -> list[str]:
     config = compose_run(overrides)
-    return [*check_parts(config, build_on_meta(config), shipped=shipped)]
+    return [*check_parts(config, build_on_meta(config), any_token(), shipped=shipped)]
 
 
 @pytest.mark.slow
@@ -117,3 +117,42 @@ def test_commands_tell_that_the_code_of_a_part_changed(tmp_path: Path) -> None:
     assert json.loads(evaluation.read_text())["changed_code"] == ["padded.Padded"]
     again = attnlab(*train, *sizes, folder=tmp_path).stdout
     assert f"{path} changed since this run was started: to train it again, add force=true" in again
+
+
+SUMMED = """
+from attnlab.nn.readout import Readout
+from attnlab.training.losses.base import LossTerm
+
+class Shifted(Readout):
+    def forward(self, features, weights=None, copy_ids=None):
+        return self.output(features - features.mean(dim=0, keepdim=True))
+
+class Sum(LossTerm):
+    def __call__(self, outputs, batch, progress):
+        return outputs.log_probabilities.exp().square().sum()
+
+class Mean(LossTerm):
+    def __call__(self, outputs, batch, progress):
+        return outputs.log_probabilities.exp().square().sum(dim=-1).mean()
+"""
+
+
+@pytest.mark.parametrize(
+    ("override", "problem"),
+    [
+        ("readout._target_=summed.Shifted", "summed.Shifted.forward .*alone than in a batch"),
+        ("loss.terms.own={_target_: summed.Sum, weight: 1}", "summed.Sum.__call__ .*mean over the target"),
+        ("loss.terms.own={_target_: summed.Mean, weight: 1}", ""),
+    ],
+)
+def test_readouts_and_loss_terms_are_checked(
+    override: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "summed.py").write_text(SUMMED)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    if not problem:
+        assert check([override]) == ["loss term summed.Mean"]
+        return
+    with pytest.raises(PartError, match=problem):
+        check([override])

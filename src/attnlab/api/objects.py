@@ -1,6 +1,9 @@
 """The Lightning objects of a run for a Trainer of the user: configuration, module and data."""
 
-from collections.abc import Iterable, Sequence
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from lightning import seed_everything
 from omegaconf import DictConfig
@@ -10,69 +13,88 @@ from attnlab.config.compose import as_list, compose_run, usage_errors
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.errors import UsageError
-from attnlab.training import build as builders
-from attnlab.training import components
-from attnlab.training.initialisation import load_word_vectors
-from attnlab.training.length_limits import check_positions, choose_max_length
 from attnlab.training.module import Seq2SeqModule
-
-TextPair = Pair | tuple[str, str]
-"""A source and its target."""
+from attnlab.training.objects import build_objects
 
 
-def compose(overrides: Sequence[str] = ()) -> DictConfig:
-    """Return the configuration that `attnlab train` composes from these overrides.
+def compose(overrides: Sequence[str] = (), **settings: Any) -> DictConfig:
+    """Return the configuration that `attnlab train` composes from these settings; see `build`.
 
     Raises:
         UserError: if a setting is wrong.
     """
     with usage_errors():
-        return compose_run(as_list(overrides))
+        return compose_run([*as_list(overrides), *_as_overrides(settings)])
 
 
 def build(
-    overrides: Sequence[str] = (),
-    *,
-    train: Iterable[TextPair] | None = None,
-    val: Iterable[TextPair] | None = None,
-    test: Iterable[TextPair] = (),
+    overrides: Sequence[str] = (), *, train: Any = None, val: Any = None, test: Any = (), **settings: Any
 ) -> tuple[Seq2SeqModule, Seq2SeqData]:
     """Build the module and the data of a run, for `lightning.Trainer(…).fit(module, data)`.
 
-    They are those that `attnlab train` builds from the same overrides: the same vocabularies, initial weights
+    They are those that `attnlab train` builds from the same settings: the same vocabularies, initial weights
     and order of the data. Settings of the sections `trainer`, `callbacks`, `logger` and `checkpoint` have no
     effect, since the Trainer is the user's.
 
     Args:
-        overrides: settings, as on the command line: `["attention=dot", "data.task=copy"]`.
-        train: training pairs in place of a dataset; the default tokenizer is then `whitespace`.
+        overrides: settings, as on the command line: `["attention=dot", "encoder.size=64"]`.
+        train: training pairs in place of a dataset: an iterable of (source, target), a pandas frame, a
+            `datasets.Dataset` or a torch dataset. Of a frame or of dictionaries, `source` and `target` are
+            read, or else the first two columns. The default tokenizer is then `whitespace`.
         val: validation pairs, which `train` needs.
         test: test pairs.
+        settings: settings as arguments: `attention="dot"` chooses an option, `encoder={"size": 64}` sets
+            values of a section, `seed=1` one value.
 
     Raises:
         UserError: if a setting is wrong, or does not fit the data.
     """
     overrides = as_list(overrides)
-    if (train is None) != (val is None) or (train is None and test):
+    if (train is None) != (val is None) or (train is None and len(test)):
         raise UsageError("build: give both train and val, or neither")
     corpus = None
-    if train is not None and val is not None:
-        corpus = Corpus(train=_pairs(train), val=_pairs(val), test=_pairs(test))
+    if train is not None:
+        corpus = Corpus(
+            train=[*_pairs("train", train)], val=[*_pairs("val", val)], test=[*_pairs("test", test)]
+        )
         overrides = ["data=pairs", *overrides]
-    config = compose(overrides)
-    if config.get("init"):
-        raise UsageError("build: init is a setting of attnlab train; load weights into module.network")
+    config = compose(overrides, **settings)
     check_settings(config)
     seed_everything(config.seed, workers=True, verbose=False)
-    corpus = builders.build_corpus(config, corpus)
-    vocabularies = builders.build_vocabularies(config, corpus)
-    data = components.build_data(config, corpus, vocabularies)
-    config = choose_max_length(builders.match_sizes(config, vocabularies), data)
-    network = builders.build_network(config, vocabularies)
-    load_word_vectors(config, network, vocabularies)
-    check_positions(network, data)
-    return components.build_module(config, network, vocabularies, corpus), data
+    objects = build_objects(config, corpus=corpus)
+    return objects.module, objects.data
 
 
-def _pairs(pairs: Iterable[TextPair]) -> list[Pair]:
-    return [pair if isinstance(pair, Pair) else Pair(*pair) for pair in pairs]
+def _as_overrides(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+    """Yield the override of each setting; mappings are sections."""
+    for key, value in settings.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from _as_overrides(value, f"{name}.")
+            continue
+        if name in ("target_embedding", "target_tokenizer"):
+            name = f"{name.removeprefix('target_')}@{name}"
+        plain = isinstance(value, str) and re.fullmatch(r"[\w./-]+", value)
+        yield f"{name}={value if plain else json.dumps(value, ensure_ascii=False)}"
+
+
+def _pairs(split: str, data: Any) -> Iterator[Pair]:
+    """Yield the pairs of a split; see `build`."""
+    if hasattr(data, "itertuples"):  # a pandas frame
+        named = {"source", "target"} <= {*data.columns}
+        data = (data[["source", "target"]] if named else data.iloc[:, :2]).itertuples(index=False, name=None)
+    elif not hasattr(data, "__iter__"):  # a torch dataset
+        data = map(data.__getitem__, range(len(data)))
+    for number, item in enumerate(data):
+        if isinstance(item, Pair):
+            yield item
+            continue
+        texts = item
+        if isinstance(item, Mapping):
+            values = [*item.values()]
+            if isinstance(values[0], Mapping):  # {"translation": {"de": …, "en": …}}
+                values = [*values[0].values()]
+            texts = [item.get("source"), item.get("target")] if "source" in item else values
+        if len(texts) < 2 or not all(isinstance(text, str) for text in texts[:2]):
+            raise UsageError(f"build: {split}[{number}] is {item!r}: give two texts, a source and its target")
+        yield Pair(*texts[:2])

@@ -1,4 +1,4 @@
-"""`attnlab check`: check the attention, the encoder and the decoder of a configuration on a small batch.
+"""`attnlab check`: check the parts of a configuration on a small batch.
 
 The checks are those that parts from outside attnlab pass before each training: shapes, padding, a sentence
 alone and beside longer ones, gradients.
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     from attnlab.config.checks import check_settings
     from attnlab.config.compose import compose_run, usage_errors
-    from attnlab.jobs.preflight import build_on_meta
+    from attnlab.jobs.preflight import any_token, build_on_meta
     from attnlab.jobs.worker_process import import_from_current_folder
     from attnlab.training.own_parts import check_parts
 
@@ -31,6 +31,6 @@ def main(options: argparse.Namespace) -> int:
     with usage_errors():
         config = compose_run(options.overrides)
     check_settings(config)
-    for part in check_parts(config, build_on_meta(config), shipped=True):
+    for part in check_parts(config, build_on_meta(config), any_token(), shipped=True):
         print_line(f"{part}  keeps its contract")
     return 0

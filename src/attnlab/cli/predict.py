@@ -15,10 +15,10 @@ from attnlab.errors import UsageError, UserError
 from attnlab.files.reading import count_lines
 
 if TYPE_CHECKING:
-    from attnlab.api.model import Model
     from attnlab.data.corpus import Pair
     from attnlab.decoding.translator import Translator
     from attnlab.files.predictions import Prediction
+    from attnlab.training.model import Model
 
 GROUPS = ("reranking", "grammar")
 """Groups that can be changed, besides the section `search`."""
@@ -67,9 +67,9 @@ def main(options: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from attnlab.api import evaluation_data
-    from attnlab.api.model import PROGRESS_DELAY
     from attnlab.cli import attention_output
     from attnlab.fast import machine
+    from attnlab.training.model import PROGRESS_DELAY
 
     attention = attention_output.check(options.attention)
     stream = input_lines.standard_input("one sentence per line")

@@ -15,9 +15,9 @@ from attnlab.cli import arguments, input_lines
 from attnlab.errors import UserError
 
 if TYPE_CHECKING:
-    from attnlab.api.model import Score
     from attnlab.data.corpus import Pair
     from attnlab.data.datasets.pair_files import Layout
+    from attnlab.training.model import Score
 
 IMPORTS = ("attnlab.api.model",)
 
@@ -32,7 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     """Run the command; returns 1 if a line could not be scored, else 0."""
     from attnlab.api import evaluation_data
-    from attnlab.api.model import BATCH, load
+    from attnlab.api.model import load
+    from attnlab.training.model import BATCH
 
     stream = input_lines.standard_input("a source and a target per line, separated by a tab")
     model = load(options.runs, trust=options.trust)

@@ -33,7 +33,7 @@ from attnlab.config.sections import SECTIONS, UNTYPED, section_at, types_of
 from attnlab.errors import UsageError
 from attnlab.files.terminal import escape_control_characters
 from attnlab.files.yaml import read_yaml
-from attnlab.metrics.registry import METRICS, metric, names
+from attnlab.metrics.registry import METRICS, TORCHMETRICS, metric, names
 
 LONGEST_NAME = 150
 """Largest number of bytes of `name` and of `variant`, which are parts of the run directory's path."""
@@ -324,7 +324,7 @@ def _check_metrics(data: Mapping[str, Any]) -> None:
     if not str(data["_target_"]).startswith("attnlab."):
         return
     for name in data.get("metrics") or ():
-        if name not in names("text"):
+        if name not in names("text") and not str(name).startswith(TORCHMETRICS):
             near = suggest(str(name), names("text"))
             raise UsageError(
                 f"data.metrics={show(data['metrics'])}: no such metric {show(name)!r}.{near} Metrics: "

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from torch.utils.data import Sampler
+from torch.utils.data import Sampler, SequentialSampler
 
 from attnlab.data.examples import Lengths
 from attnlab.errors import UserError
@@ -107,7 +107,18 @@ class TrainingBatchSampler(Sampler[Any]):
             yield (epoch, indices) if self._with_epochs else indices
 
 
-class EvaluationBatchSampler(Sampler[list[int]]):
+class FixedBatches(SequentialSampler):
+    """The same batches in every epoch. Lightning keeps a sampler of this class with `overfit_batches`."""
+
+    def __init__(self, batches: Sequence[Any]) -> None:
+        super().__init__(batches)
+        self.batches = batches
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.batches)
+
+
+class EvaluationBatchSampler(FixedBatches):
     """Batches of one process for evaluation: sorted by length, every pair exactly once over all processes.
 
     Sums over processes are exact, because no pair is repeated. The batches are dealt to `count` shards in
@@ -123,13 +134,7 @@ class EvaluationBatchSampler(Sampler[list[int]]):
     def __init__(self, lengths: Lengths, *, size: int, shards: Sequence[int] = (0,), count: int = 1) -> None:
         bounds = np.cumsum(_even_batch_sizes(len(lengths), size=size, world=count))[:-1]
         batches = np.split(np.argsort(lengths, kind="stable"), bounds)
-        self._batches = [batch for number, batch in enumerate(batches) if number % count in shards]
-
-    def __len__(self) -> int:
-        return len(self._batches)
-
-    def __iter__(self) -> Iterator[list[int]]:
-        return (batch.tolist() for batch in self._batches)
+        super().__init__([batch.tolist() for number, batch in enumerate(batches) if number % count in shards])
 
 
 def shards_of(rank: int, world: int, count: int) -> range:

@@ -10,7 +10,13 @@ import torch
 from lightning.pytorch import LightningDataModule, Trainer
 from torch.utils.data import DataLoader, Sampler
 
-from attnlab.data.batch_sampler import BatchType, EvaluationBatchSampler, TrainingBatchSampler, shards_of
+from attnlab.data.batch_sampler import (
+    BatchType,
+    EvaluationBatchSampler,
+    FixedBatches,
+    TrainingBatchSampler,
+    shards_of,
+)
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.digests import SPLIT_NAMES
 from attnlab.data.examples import Examples, Sequences, encode, log_unknown
@@ -26,9 +32,9 @@ from attnlab.types import Batch
 class Seq2SeqData(LightningDataModule):
     """Batches of a corpus in a reproducible order.
 
-    The batch samplers divide the data among processes themselves, so the Trainer needs
-    `use_distributed_sampler=False`. Training can be resumed within an epoch: it continues with the batch
-    after the last one that was started when the checkpoint was saved. The test stage uses `test_split`.
+    The batch samplers divide the data among processes themselves, so that the Trainer's own distributed
+    sampler is switched off. Training can be resumed within an epoch: it continues with the batch after the
+    last one that was started when the checkpoint was saved. The test stage uses `test_split`.
 
     Args:
         corpus: text pairs.
@@ -50,6 +56,7 @@ class Seq2SeqData(LightningDataModule):
         seed: seed of the training order.
 
     Attributes:
+        batch_size: as the argument; Lightning's Tuner sets it.
         test_split: split of the test stage, one of `Corpus.test_splits`; the first one unless it is set.
         positions: largest S and T that BPE dropout may produce; no limit unless it is set.
     """
@@ -76,6 +83,7 @@ class Seq2SeqData(LightningDataModule):
         self.corpus = corpus
         self.vocabularies = vocabularies
         self.test_split = next(iter(corpus.test_splits), "test")
+        self.batch_size = batch_size
         self.evaluation_batch_size = evaluation_batch_size or (
             batch_size if batch_type == "sentences" else 64
         )
@@ -89,7 +97,6 @@ class Seq2SeqData(LightningDataModule):
         self._with_copy_ids = with_copy_ids
         self._training_sampler = partial(
             TrainingBatchSampler,
-            size=batch_size,
             batch_type=batch_type,
             bucket_by_length=bucket_by_length,
             pool=pool,
@@ -100,6 +107,11 @@ class Seq2SeqData(LightningDataModule):
         self._shards = shards
         self._examples: dict[str, Examples] = {}
         self._started_batches = 0  # over all epochs, when the resumed checkpoint was saved
+
+    @property
+    def predict_split(self) -> str:
+        """Split of the predict stage: `test_split`, or the validation split if there is no test data."""
+        return self.test_split if self.corpus.test_splits else "val"
 
     def pairs(self, split: str) -> Sequence[Pair]:
         """Return the text pairs of a split (`Corpus.splits`), which `Batch.indices` refer to."""
@@ -113,6 +125,7 @@ class Seq2SeqData(LightningDataModule):
                 self._examples[split] = self._mapped_examples(split, pairs)
             else:
                 self._examples[split] = self._encode(split, pairs)
+            self._examples[split].pairs = pairs
         return self._examples[split]
 
     def _encode(self, split: str, pairs: Sequence[Pair], folder: Path | None = None) -> Examples:
@@ -152,20 +165,22 @@ class Seq2SeqData(LightningDataModule):
         self._started_batches = state_dict["started_batches"]
 
     def setup(self, stage: str) -> None:
-        if getattr(self.trainer, "overfit_batches", 0):  # set by Lightning, but not declared
-            raise UserError(
-                "trainer.overfit_batches is not supported, because it replaces the batch sampler. Use "
-                "trainer.limit_train_batches"
-            )
         # Lightning would divide the share of each process among all processes a second time
         connector = getattr(self.trainer, "_accelerator_connector", None)
-        if connector is not None and connector.is_distributed and connector.use_distributed_sampler:
-            raise UserError(
-                "The data module divides the data among the processes itself: create the Trainer with "
-                "use_distributed_sampler=False"
+        if connector is not None:
+            self._distributed_sampler, connector.use_distributed_sampler = (
+                connector.use_distributed_sampler,
+                False,
             )
-        for split in {"fit": ("train", "val"), "validate": ("val",)}.get(stage, (self.test_split,)):
+        splits = {"fit": ("train", "val"), "validate": ("val",), "predict": (self.predict_split,)}
+        for split in splits.get(stage, (self.test_split,)):
             self.examples(split)
+
+    def teardown(self, stage: str) -> None:
+        """Restore the setting of the Trainer that `setup` changed."""
+        connector = getattr(self.trainer, "_accelerator_connector", None)
+        if connector is not None:
+            connector.use_distributed_sampler = self._distributed_sampler
 
     def train_dataloader(self) -> DataLoader[Batch]:
         """Return the loader of the training split, starting at the current position of training."""
@@ -173,11 +188,20 @@ class Seq2SeqData(LightningDataModule):
         rank, world = self._rank_and_world() if self._shards is None else (0, 1)
         dropout = any(side.dropout > 0 for side in self.vocabularies)
         sampler = self._training_sampler(
-            examples.source_lengths, examples.target_lengths, with_epochs=dropout, rank=rank, world=world
+            examples.source_lengths,
+            examples.target_lengths,
+            size=self.batch_size,
+            with_epochs=dropout,
+            rank=rank,
+            world=world,
         )
+        if dropout:
+            examples = self._with_dropout(examples)
+        if getattr(self.trainer, "overfit_batches", 0):  # set by Lightning, but not declared
+            return self._loader(examples, FixedBatches([*sampler]))
         if self.trainer is not None:
             sampler.resume(*divmod(self._started_batches, _batches_per_epoch(self.trainer, len(sampler))))
-        return self._loader(self._with_dropout(examples) if dropout else examples, sampler)
+        return self._loader(examples, sampler)
 
     def val_dataloader(self) -> DataLoader[Batch]:
         """Return the loader of this rank's part of the validation split."""
@@ -186,6 +210,10 @@ class Seq2SeqData(LightningDataModule):
     def test_dataloader(self) -> DataLoader[Batch]:
         """Return the loader of this rank's part of the test split."""
         return self._evaluation_loader(self.test_split)
+
+    def predict_dataloader(self) -> DataLoader[Batch]:
+        """Return the loader of this rank's part of `predict_split`."""
+        return self._evaluation_loader(self.predict_split)
 
     def _evaluation_loader(self, split: str) -> DataLoader[Batch]:
         examples = self.examples(split)

@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
+from torch.utils.data._utils.collate import default_collate_fn_map
 
 from attnlab.data.corpus import Pair
 from attnlab.data.features import is_feature
@@ -154,12 +155,19 @@ def _array(numbers: Numbers) -> NDArray[Any]:
 
 
 class Examples(Dataset[Batch]):
-    """The encoded pairs of a split. Indexing with a list of B positions returns a `Batch`."""
+    """The encoded pairs of a split. Indexing with a list of B positions returns a `Batch`.
+
+    torch's `DataLoader(examples, batch_size=…)` works too.
+
+    Attributes:
+        pairs: the same pairs as text; empty unless they are set.
+    """
 
     def __init__(self, sources: Sequences, targets: Sequences, copy_ids: Sequences | None = None) -> None:
         self.sources = sources
         self.targets = targets
         self.copy_ids = copy_ids
+        self.pairs: Sequence[Pair] = ()
 
     def __len__(self) -> int:
         return len(self.sources.offsets) - 1
@@ -170,6 +178,10 @@ class Examples(Dataset[Batch]):
         copy_ids = None if self.copy_ids is None else self.copy_ids.padded(indices)[0]
         return Batch(source, source_lengths, target, torch.tensor(indices), copy_ids)
 
+    def __getitems__(self, indices: list[int]) -> list[Batch]:
+        """Return the batch that a DataLoader collates, in a list."""
+        return [self[indices]]
+
     @property
     def source_lengths(self) -> Lengths:
         """S of each pair, [N]; counts the EOS if sources end with one."""
@@ -179,6 +191,9 @@ class Examples(Dataset[Batch]):
     def target_lengths(self) -> Lengths:
         """T of each pair, [N]: the number of predicted tokens, EOS included and SOS not."""
         return self.targets.lengths - 1
+
+
+default_collate_fn_map[Batch] = lambda batches, **_: batches[0]
 
 
 def encode(

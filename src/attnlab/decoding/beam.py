@@ -69,12 +69,13 @@ def beam(
     shape = (max_length + 1, sentences, size)
     tokens = torch.full(shape, PAD, device=device)  # [T, B, K]
     parents = torch.zeros(shape, dtype=torch.int64, device=device)  # [T, B, K]: beam that the token extends
-    weights = torch.zeros(*shape, width, device=device)  # [T, B, K, S]: of the step, by the extended beam
-    totals = torch.zeros(shape, device=device)  # [T, B, K]: log-probability up to the token
+    numbers: dict[str, Any] = {"dtype": torch.float32, "device": device}  # of any network
+    weights = torch.zeros(*shape, width, **numbers)  # [T, B, K, S]: of the step, by the extended beam
+    totals = torch.zeros(shape, **numbers)  # [T, B, K]: log-probability up to the token
     finished = Finished.none(sentences, size, device)
     live = torch.arange(sentences, device=device)
     last = torch.full((sentences, 1), SOS, device=device)  # [live, Q]: Q = 1 at the first step, then K
-    sums = torch.zeros(sentences, 1, device=device)  # [live, Q]: log-probability so far
+    sums = torch.zeros(sentences, 1, **numbers)  # [live, Q]: log-probability so far
     is_greedy = torch.ones(sentences, dtype=torch.bool, device=device)  # [live], see `_extend`
     for step in range(max_length + 1):
         logits, step_weights, state = model.step(last, state, sources)

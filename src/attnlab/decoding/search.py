@@ -113,7 +113,8 @@ def _decode_rows(
     record = _Record(size, max_length + 1, batch.source.size(1), device)
     live = torch.arange(size, device=device)  # [live]: rows still being decoded
     unfinished = torch.ones(size, 1, dtype=torch.bool, device=device)  # [live, 1]
-    no_sums = torch.zeros(size, 1, device=device)  # [live, 1]: a hypothesis has no others to be ranked among
+    # A hypothesis has no others to be ranked among. Sums are fp32, whatever the weights of the network are
+    no_sums = torch.zeros(size, 1, dtype=torch.float32, device=device)  # [live, 1]
     last = torch.full((size, 1), SOS, device=device)  # [live, 1]
     copy_ids = None if batch.copy_ids is None else batch.copy_ids[sentences]  # [live, S]
     for step in range(max_length + 1):
@@ -150,8 +151,8 @@ class _Record:
 
     def __init__(self, size: int, steps: int, width: int, device: torch.device) -> None:
         self.tokens = torch.full((size, steps), PAD, device=device)  # [R, T]
-        self.weights = torch.zeros(size, steps, width, device=device)  # [R, T, S]
-        self.log_p = torch.zeros(size, steps, device=device)  # [R, T]
+        self.weights = torch.zeros(size, steps, width, dtype=torch.float32, device=device)  # [R, T, S]
+        self.log_p = torch.zeros(size, steps, dtype=torch.float32, device=device)  # [R, T]
         self.written = 0  # steps
         self.new: list[tuple[Tensor, Tensor, Tensor]] = []
 

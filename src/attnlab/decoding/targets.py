@@ -24,7 +24,7 @@ def score(model: TranslationModel, batch: Batch) -> Tensor:
     logits = model.logits(model(batch), batch.copy_ids, real)  # [N, V], N: real labels
     log_p = logits.float().log_softmax(dim=-1)  # [N, V]
     chosen = log_p.gather(-1, labels[real][:, None])[:, 0]  # [N]
-    return torch.zeros(labels.shape, device=labels.device).masked_scatter(real, chosen)
+    return chosen.new_zeros(labels.shape).masked_scatter(real, chosen)
 
 
 @torch.no_grad()

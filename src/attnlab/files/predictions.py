@@ -12,7 +12,7 @@ import base64
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -74,6 +74,14 @@ class Prediction:
         from attnlab.report.heat_map_figure import plot_heatmap
 
         return plot_heatmap(self, title, dark=dark)
+
+    def with_own_weights(self) -> Prediction:
+        """Return a copy whose weights are no view of an array of the whole batch."""
+        return self if self.weights is None else replace(self, weights=self.weights.copy())
+
+    def to(self, device: Any) -> Prediction:
+        """Return the record itself: Lightning moves what `predict_step` returns to the CPU."""
+        return self
 
     def __repr__(self) -> str:
         score = "" if self.score is None else f", score={self.score:.4f}"

@@ -50,7 +50,7 @@ def find_error(config: DictConfig) -> str | None:
         network = build_on_meta(config)
         with torch.device("meta"):
             construct(config.optimizer, params=network.parameters())
-        for _ in check_parts(config, network):
+        for _ in check_parts(config, network, any_token()):
             pass
     except UserError as error:
         return str(error)
@@ -61,10 +61,13 @@ def find_error(config: DictConfig) -> str | None:
 
 def build_on_meta(config: DictConfig) -> Seq2Seq:
     """Build the network of a configuration on the meta device, for a vocabulary of a few tokens."""
-    # With a feature, for options of `features` that need one
-    tokenizer = _AnyToken.from_json(symbols(["3 4 ⟨N⟩"], count=2).to_json())
     with torch.device("meta"):
-        return build_network(config, Vocabularies(tokenizer, tokenizer))
+        return build_network(config, Vocabularies(any_token(), any_token()))
+
+
+def any_token() -> Tokenizer:
+    """Return a tokenizer with a feature, for options of `features` that need one."""
+    return _AnyToken.from_json(symbols(["3 4 ⟨N⟩"], count=2).to_json())
 
 
 if __name__ == "__main__":

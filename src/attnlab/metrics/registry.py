@@ -22,6 +22,9 @@ from attnlab.errors import UserError
 from attnlab.metrics.sentence_counts import SentenceCounts
 from attnlab.metrics.texts import WORDS, Texts, UndefinedScoreError
 
+TORCHMETRICS = "torchmetrics.text."
+"""Start of the names of metrics that are classes of torchmetrics."""
+
 TextMetric = Callable[[Texts], float]
 """Raises `UndefinedScoreError` for texts that do not define the score."""
 
@@ -226,9 +229,27 @@ def names(kind: Kind) -> tuple[str, ...]:
 def function(metric: str) -> TextMetric:
     """Return the function of a text metric."""
     info = METRICS.get(metric)
+    if metric.startswith(TORCHMETRICS):
+        return _of_torchmetrics(metric.removeprefix(TORCHMETRICS))
     if info is None or info.function is None:
         raise UserError(f"Unknown text metric {metric!r}. Choose from: {', '.join(names('text'))}")
     return info.function
+
+
+def _of_torchmetrics(name: str) -> TextMetric:
+    """Return the function of a class of torchmetrics with its default arguments, such as "CharErrorRate"."""
+    import torchmetrics.text
+
+    kind = getattr(torchmetrics.text, name, None)
+    if kind is None:
+        raise UserError(f"{TORCHMETRICS}{name}: torchmetrics has no such metric of texts")
+    several = name.endswith(("BLEUScore", "CHRFScore", "TranslationEditRate", "ExtendedEditDistance"))
+
+    def compute(texts: Texts) -> float:
+        references = [[text] for text in texts.references] if several else texts.references
+        return float(kind()(texts.hypotheses, references))
+
+    return compute
 
 
 def signatures(metrics: Iterable[str], tokenizer: str = WORDS) -> dict[str, str]:

@@ -169,10 +169,12 @@ def read_data_record(path: Path) -> dict[str, Any]:
     return {name: described[name] for name in ("data", "metrics", "training_sources")}
 
 
-def read_contents(checkpoint: dict[str, Any], path: Path) -> tuple[DictConfig, Vocabularies]:
+def read_contents(
+    checkpoint: dict[str, Any], path: Path, *, training: bool = False
+) -> tuple[DictConfig, Vocabularies]:
     """Return the configuration and the vocabularies that `checkpoint_contents` added to a checkpoint.
 
-    The configuration has no loss terms, callbacks and loggers.
+    The configuration has no callbacks and loggers, and without `training` no loss terms.
     """
     described = _contents(checkpoint, path)
     source, target = (Tokenizer.from_json(text) for text in described["vocabularies"])
@@ -181,7 +183,9 @@ def read_contents(checkpoint: dict[str, Any], path: Path) -> tuple[DictConfig, V
     config = OmegaConf.create(described["config"])
     # Only a training has these. Without them, predicting need not import Lightning to check their classes,
     # and runs of versions with other loss terms and callbacks can be read.
-    config.loss, config.callbacks, config.logger = {"terms": {}}, {}, {}
+    config.callbacks, config.logger = {}, {}
+    if not training:
+        config.loss = {"terms": {}}
     return config, Vocabularies(source, target)
 
 

@@ -1,8 +1,5 @@
 """Building the LightningModule, the loggers, the callbacks and the Trainer from a configuration."""
 
-import logging
-from collections.abc import Collection
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +10,17 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler
 from omegaconf import DictConfig
 
-from attnlab.config.construct import accepts, construct, constructor, section
+from attnlab.config.construct import accepts, construct, section
 from attnlab.data.corpus import Corpus
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
 from attnlab.files.run_directory import Run
-from attnlab.metrics.registry import default_metrics, name, names, score
-from attnlab.metrics.text.ngrams import bleu_metric, guess_tokenizer
-from attnlab.metrics.texts import WORDS, Texts
+from attnlab.metrics.registry import name, score
+from attnlab.metrics.texts import Texts
 from attnlab.nn.seq2seq import TranslationModel
-from attnlab.training.build import build_translator, check_alignments, copies_source
+from attnlab.training.build import check_alignments, copies_source
 from attnlab.training.callbacks import progress
 from attnlab.training.callbacks.checkpoints import BestCheckpoint, Interruption, LastCheckpoint
 from attnlab.training.callbacks.guard import Guard
@@ -33,14 +29,8 @@ from attnlab.training.callbacks.reproducibility import EpochDigests, Reproducibl
 from attnlab.training.checkpoints import read_checkpoint, save_checkpoint
 from attnlab.training.hardware import choose_precision
 from attnlab.training.loggers import MetricsFile
-from attnlab.training.losses.base import LossTerm
 from attnlab.training.module import Seq2SeqModule
-from attnlab.training.shards import Shards
-
-log = logging.getLogger(__name__)
-
-WORD_METRICS = {"wer", "ser", "per", "cer"}
-"""Metrics of string transduction, whose targets are words."""
+from attnlab.training.module_arguments import module_arguments, monitored
 
 PROFILERS = {"advanced": AdvancedProfiler, "pytorch": PyTorchProfiler, "simple": SimpleProfiler}
 """Profilers of Lightning that `trainer.profiler` names."""
@@ -61,79 +51,10 @@ class AtomicCheckpointIO(TorchCheckpointIO):
 
 
 def build_module(
-    config: DictConfig,
-    network: TranslationModel,
-    vocabularies: Vocabularies,
-    corpus: Corpus,
+    config: DictConfig, network: TranslationModel, vocabularies: Vocabularies, corpus: Corpus
 ) -> Seq2SeqModule:
     """Build the LightningModule: the network with loss, metrics, optimizer and search settings."""
-    monitored = _monitored(config)
-    text_metrics = _choose_metrics(corpus, {name(monitor) for monitor in monitored.values()})
-    for section_name, monitor in monitored.items():
-        if name(monitor) in names("text") and name(monitor) not in text_metrics:
-            raise UserError(
-                f"{section_name}.monitor={monitor}: this corpus has no such metric; it has "
-                + ", ".join(f"val/{metric}" for metric in text_metrics)
-            )
-    return Seq2SeqModule(
-        config=config,
-        network=network,
-        translator=build_translator(config, vocabularies),
-        optimizer=constructor(config.optimizer),
-        scheduler=constructor(config.scheduler.schedule),
-        scheduler_needs={
-            argument: number
-            for argument, number in config.scheduler.needs.items()
-            if accepts(
-                config.scheduler.schedule, argument
-            )  # another class may have replaced that of the option
-        },
-        scheduler_interval=config.scheduler.interval,
-        teacher_forcing=construct(section(config, "teacher_forcing")),
-        loss_terms=_build_loss_terms(config),
-        text_metrics=text_metrics,
-        bleu_tokenizer=_bleu_tokenizer(config, corpus),
-        shards=Shards(config.batching.shards, seed=config.seed) if config.batching.get("shards") else None,
-    )
-
-
-def _build_loss_terms(config: DictConfig) -> dict[str, LossTerm]:
-    """Build the terms of the section `loss.terms`, without those that are null or whose weight is 0."""
-    terms = config.loss.get("terms") or {}
-    return {name: construct(node) for name, node in terms.items() if node and node.get("weight") != 0}
-
-
-def _monitored(config: DictConfig) -> dict[str, str]:
-    """Return the metric that each section of the configuration monitors."""
-    stopping = (config.get("callbacks") or {}).get("early_stopping") or {}
-    sections = {"checkpoint": config.checkpoint, "callbacks.early_stopping": stopping}
-    return {key: settings.monitor for key, settings in sections.items() if settings.get("monitor")}
-
-
-def _choose_metrics(corpus: Corpus, monitored: Collection[str]) -> tuple[str, ...]:
-    """Return the default metrics and those of the corpus.
-
-    BLEU and chrF compare sentences, and the edit distance is `ser` by another name. They are left out where
-    the corpus has a metric of string transduction, whose targets are words, unless they are named or
-    monitored.
-    """
-    left_out = {"bleu", "chrf", "edit_distance"} if WORD_METRICS.intersection(corpus.metrics) else set()
-    defaults = [metric for metric in default_metrics() if metric in monitored or metric not in left_out]
-    return tuple(dict.fromkeys((*defaults, *corpus.metrics)))
-
-
-def _bleu_tokenizer(config: DictConfig, corpus: Corpus) -> str:
-    """Return `bleu.tokenize`, by default the tokenizer that fits the references of all evaluation splits."""
-    tokenizer: str | None = config.bleu.tokenize
-    if tokenizer is None:
-        pairs = chain.from_iterable(corpus.splits[split] for split in ("val", *corpus.test_splits))
-        tokenizer = guess_tokenizer(
-            pair.target if pair.reference is None else pair.reference for pair in pairs
-        )
-        if tokenizer != WORDS:
-            log.info("bleu.tokenize=%s: the references have no spaces between words", tokenizer)
-    bleu_metric(tokenizer)
-    return tokenizer
+    return Seq2SeqModule(**module_arguments(config, network, vocabularies, corpus))
 
 
 def check_monitored(config: DictConfig, module: Seq2SeqModule, data: Seq2SeqData) -> None:
@@ -143,7 +64,7 @@ def check_monitored(config: DictConfig, module: Seq2SeqModule, data: Seq2SeqData
     count = limit if isinstance(limit, int) else max(1, int(limit * len(batches)))
     pairs = [data.pairs("val")[index] for batch in batches[:count] for index in batch]
     limited = f" with trainer.limit_val_batches={limit}" * (count < len(batches))
-    for section_name, monitor in _monitored(config).items():
+    for section_name, monitor in monitored(config).items():
         if name(monitor) not in module.text_metrics:
             continue
         perfect = [
@@ -184,7 +105,7 @@ def build_loggers(config: DictConfig, run: Run) -> list[Logger]:
     Those of attnlab receive the run directory and the configuration, others the run directory as `save_dir`.
     """
     available = {"run": run, "config": config, "save_dir": str(run.directory)}
-    loggers = [
+    loggers: list[Any] = [
         construct(
             node,
             **{name: value for name, value in available.items() if name not in node and accepts(node, name)},
@@ -195,15 +116,12 @@ def build_loggers(config: DictConfig, run: Run) -> list[Logger]:
     return [logger for logger in loggers if logger is not None]
 
 
-def build_callbacks(
-    config: DictConfig, run: Run, contents: dict[str, Any], metrics: MetricsFile, *, terminal: bool
-) -> list[Callback]:
+def build_callbacks(config: DictConfig, run: Run, metrics: MetricsFile, *, terminal: bool) -> list[Callback]:
     """Build the callbacks of every run and those of the section `callbacks`; see `LastCheckpoint`."""
     interruption = Interruption()
     return [
         LastCheckpoint(
             run,
-            contents,
             metrics,
             interruption,
             every_minutes=config.checkpoint.every_minutes,
@@ -235,6 +153,11 @@ def _configured_callbacks(config: DictConfig, run: Run) -> list[Callback]:
 
 def build_trainer(config: DictConfig, run: Run, loggers: list[Logger], callbacks: list[Callback]) -> Trainer:
     """Build Lightning's Trainer for training; a profiler in `PROFILERS` writes to the run directory."""
+    if str(config.trainer.strategy).endswith(("_spawn", "_fork", "_notebook")):
+        raise UserError(
+            f"trainer.strategy={config.trainer.strategy} is for notebooks with a Trainer of your own: set "
+            "trainer.strategy=ddp"
+        )
     profiler = PROFILERS.get(config.trainer.get("profiler"))
     return configured_trainer(
         config,

@@ -101,7 +101,9 @@ def read_source(location: str) -> Source:
     return Source(path, hashlib.sha256(path.read_bytes()).hexdigest(), vocabularies, weights)
 
 
-def find_source(location: str | None, run: Run, trained: Vocabularies) -> tuple[Source | None, Vocabularies]:
+def find_source(
+    location: str | None, run: Run | None, trained: Vocabularies
+) -> tuple[Source | None, Vocabularies]:
     """Return the checkpoint that a run starts from, and the vocabularies of the run.
 
     A run that resumes needs only its own checkpoint: it is not initialised, and has its vocabularies.
@@ -112,7 +114,7 @@ def find_source(location: str | None, run: Run, trained: Vocabularies) -> tuple[
     """
     if location is None:
         return None, trained
-    newest = checkpoints.read_newest_checkpoint(run.last, run.previous)
+    newest = checkpoints.read_newest_checkpoint(run.last, run.previous) if run else None
     if newest is not None:
         path, checkpoint = newest
         return None, _with_dropout(checkpoints.read_contents(checkpoint, path)[1], trained)

@@ -37,9 +37,19 @@ def load_network(path: Path, trust: Sequence[str] = ()) -> tuple[DictConfig, Voc
 
     For `trust` see `attnlab.config.trust`.
     """
+    return load_for_training(path, trust, training=False)[:3]
+
+
+def load_for_training(
+    path: Path, trust: Sequence[str] = (), *, training: bool = True
+) -> tuple[DictConfig, Vocabularies, Seq2Seq, dict[str, Any]]:
+    """Restore a network as `load_network`, with the contents of the checkpoint under "attnlab".
+
+    The configuration has no callbacks and loggers, and without `training` no loss terms.
+    """
     checkpoint = checkpoints.read_checkpoint(path)
     try:
-        config, vocabularies = checkpoints.read_contents(checkpoint, path)
+        config, vocabularies = checkpoints.read_contents(checkpoint, path, training=training)
         check(config, path, trust)
         network = build_network(config, vocabularies)
         network.load_state_dict(network_weights(checkpoint, path))
@@ -48,7 +58,7 @@ def load_network(path: Path, trust: Sequence[str] = ()) -> tuple[DictConfig, Voc
         raise UserError(
             f"{path} does not fit this version of attnlab: use the version that trained it ({reason})"
         ) from error
-    return config, vocabularies, network.eval()
+    return config, vocabularies, network.eval(), checkpoint["attnlab"]
 
 
 def network_weights(checkpoint: dict[str, Any], path: Path) -> dict[str, Tensor]:

@@ -1,32 +1,42 @@
 """The LightningModule: a model with its loss, its metrics and its optimizer."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from math import ceil
-from typing import Any, Literal
+from math import ceil, inf
+from pathlib import Path
+from typing import Any, Literal, Self
 
 import lightning
 import torch
 from lightning.pytorch.trainer.states import TrainerFn
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, distributed
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from attnlab.data.alignment import alignment_matrix
+from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datamodule import Seq2SeqData
+from attnlab.data.loaded import LoadedData
 from attnlab.decoding.translator import Translator
+from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
 from attnlab.metrics.attention import AttentionMetrics
 from attnlab.metrics.registry import score
 from attnlab.metrics.texts import WORDS, Texts
 from attnlab.metrics.tokens import TokenMetrics
 from attnlab.nn.seq2seq import Decoded, TranslationModel
+from attnlab.training.build import build_preparation
 from attnlab.training.length_limits import warn_of_cut_outputs, warn_of_unattended_positions
 from attnlab.training.losses.base import Losses, LossTerm, Outputs
+from attnlab.training.model import Model
+from attnlab.training.models import load_for_training
+from attnlab.training.module_arguments import module_arguments
 from attnlab.training.shards import Shards
 from attnlab.training.teacher_forcing import TeacherForcing, sample_forced
 from attnlab.training.token_mean import EpochLoss, GradientMean
@@ -36,25 +46,28 @@ log = logging.getLogger(__name__)
 
 
 class Seq2SeqModule(lightning.LightningModule):
-    """Trains and evaluates a translation model.
+    """Trains and evaluates a translation model, with any Trainer of Lightning; see `attnlab.build`.
 
     Args:
         network: the model.
         translator: decodes the sources in evaluation.
         optimizer: returns an optimizer for given parameters.
+        lr: learning rate that `optimizer` receives; None for its own.
         scheduler: returns a scheduler for an optimizer and the arguments named in `scheduler_needs`.
         scheduler_needs: maps arguments of `scheduler` to their values: "total_steps" or "steps_per_epoch",
-            both counted in optimizer steps.
+            both counted in optimizer steps, or "lr".
         scheduler_interval: step the scheduler after each "step" or "epoch".
         teacher_forcing: probability of reading the reference during training.
         loss_terms: terms that are added to the cross-entropy, by the names under which they are logged.
         text_metrics: names of text metrics of `attnlab.metrics.registry`.
         bleu_tokenizer: sacreBLEU's name of the tokenizer of BLEU.
         shards: virtual shards that make the results independent of the number of processes; None for none.
-        config: configuration of the run, with which `attnlab.load` makes a model of the module; None if it
-            was built without one.
+        config: configuration of the run, for `translate` and for Lightning's hyper-parameters; None for none.
 
     Attributes:
+        lr: as the argument; Lightning's Tuner sets it.
+        contents: the result of `attnlab.training.checkpoints.checkpoint_contents`, which is added to every
+            checkpoint under "attnlab", so that it suffices to predict; empty for none.
         outputs: predictions of the last evaluation, of all processes, ordered by index.
         undefined: reasons why scores of these texts are undefined, by their logged names.
         kept_weights: predictions of the first this many sentences of a split keep their attention weights.
@@ -67,6 +80,7 @@ class Seq2SeqModule(lightning.LightningModule):
         network: TranslationModel,
         translator: Translator,
         optimizer: Callable[..., Optimizer],
+        lr: float | None = None,
         scheduler: Callable[..., LRScheduler],
         scheduler_needs: Mapping[str, str],
         scheduler_interval: Literal["step", "epoch"],
@@ -79,17 +93,22 @@ class Seq2SeqModule(lightning.LightningModule):
     ) -> None:
         super().__init__()
         self.config = config
+        if config is not None:
+            self.save_hyperparameters(OmegaConf.to_container(config, resolve=True))
+        self.contents: dict[str, Any] = {}
         self.network = network
         self.translator = translator
         self.vocabularies = translator.vocabularies
         self.make_optimizer = optimizer
+        self.lr = lr
         self.make_scheduler = scheduler
         self.scheduler_needs = scheduler_needs
         self.scheduler_interval = scheduler_interval
         self.teacher_forcing = teacher_forcing
         terms = sorted((loss_terms or {}).items(), key=lambda item: (item[1].order, item[0]))
         self.loss_terms = dict(terms)
-        self.total_steps = 1  # optimizer steps of the training
+        self.total_steps: float = 1  # optimizer steps of the training; infinite if they are not limited
+        self.resumed_steps: float = inf  # steps of the schedule of the checkpoint that is resumed
         self.text_metrics = tuple(text_metrics)
         self.bleu_tokenizer = bleu_tokenizer
         self.shards = shards
@@ -107,8 +126,71 @@ class Seq2SeqModule(lightning.LightningModule):
 
     @property
     def data(self) -> Seq2SeqData:
-        """Data module of the trainer."""
-        return self.trainer.datamodule  # type: ignore[attr-defined,no-any-return]
+        """Data module of the trainer, or the data of the loaders that it was given."""
+        return self.trainer.datamodule or LoadedData(self.trainer)  # type: ignore[attr-defined,return-value]
+
+    @classmethod
+    def load_from_checkpoint(  # type: ignore[override]
+        cls,
+        checkpoint_path: str | Path,
+        map_location: Any = None,
+        *_: Any,
+        trust: str | Sequence[str] = (),
+        **__: Any,
+    ) -> Self:
+        """Restore a module, in evaluation mode, from any checkpoint of attnlab alone; no code of it is run.
+
+        Args:
+            map_location: device of the module; None for the CPU.
+            trust: modules, or dotted names of classes, that the configuration may name; see `attnlab.load`.
+            _, __: the other arguments of Lightning's method, which attnlab does not need.
+
+        Raises:
+            UserError: if the checkpoint is missing or damaged, or names a class that is not trusted.
+        """
+        names = [trust] if isinstance(trust, str) else trust
+        config, vocabularies, network, contents = load_for_training(Path(checkpoint_path), names)
+        corpus = Corpus(metrics=tuple(contents.get("metrics", ())), evaluation_only=True)
+        arguments = module_arguments(config, network, vocabularies, corpus)
+        arguments["bleu_tokenizer"] = contents.get("bleu_tokenizer", arguments["bleu_tokenizer"])
+        module = cls(**arguments)
+        module.contents = contents
+        return module.to(map_location or "cpu").eval()
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        if self.contents:  # with the configuration, which is not saved twice
+            for key in (self.CHECKPOINT_HYPER_PARAMS_NAME, self.CHECKPOINT_HYPER_PARAMS_KEY):
+                checkpoint.pop(key, None)
+            checkpoint["attnlab"] = {**self.contents, "bleu_tokenizer": self.bleu_tokenizer}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        """Keep the length of the schedule of a training that is resumed, for `configure_optimizers`."""
+        if self.trainer.state.fn == TrainerFn.FITTING:
+            state = (checkpoint.get("lr_schedulers") or [{}])[0]
+            lengths = [
+                state.get(name) for name, number in self.scheduler_needs.items() if number == "total_steps"
+            ]
+            self.resumed_steps = min((length for length in lengths if length is not None), default=inf)
+
+    def model(self, device: torch.device | str = "cpu") -> Model:
+        """Return a model that shares the network, which is put in evaluation mode and on a device."""
+        if self.config is None:
+            raise UserError("The module was built without a configuration: use attnlab.build")
+        return Model(
+            config=self.config,
+            vocabularies=self.vocabularies,
+            network=self.network.eval().to(device),
+            prepare=build_preparation(self.config),
+            device=torch.device(device),
+        )
+
+    def translate(self, sentences: str | Sequence[str], **settings: Any) -> list[Prediction]:
+        """Translate sentences; see `Model.translate`."""
+        training = self.network.training
+        try:
+            return self.model(self.device).translate(sentences, **settings)
+        finally:
+            self.network.train(training)
 
     def forward(self, batch: Batch) -> Tensor:
         """Return the logits [B, T, V] of the labels of a batch, under teacher forcing."""
@@ -125,6 +207,16 @@ class Seq2SeqModule(lightning.LightningModule):
         return self._outputs(self.network(batch, forced), batch)
 
     def setup(self, stage: str) -> None:
+        if self._compiler_ctx is not None:
+            raise UserError(
+                "torch.compile(module) would also compile metrics and decoding, which takes minutes and "
+                "fails: give the Trainer the module itself"
+            )
+        if self.trainer.world_size > 1 and self.trainer.datamodule is None:  # type: ignore[attr-defined]
+            raise UserError(
+                "Several processes need the data module, which gives each sentence to one of them: "
+                "trainer.fit(module, data)"
+            )
         if self.shards is not None:
             self.shards.setup(self.trainer)
 
@@ -142,10 +234,12 @@ class Seq2SeqModule(lightning.LightningModule):
 
     def gold_alignment(self, batch: Batch, split: str) -> Tensor:
         """Return the gold alignments of a batch of a split, [B, T, S] bool, True at linked positions."""
+        pairs = self._pairs(batch, split)
+        return alignment_matrix(batch, [self.vocabularies.gold_alignment(pair) for pair in pairs])
+
+    def _pairs(self, batch: Batch, split: str) -> list[Pair]:
         pairs = self.data.pairs(split)
-        return alignment_matrix(
-            batch, [self.vocabularies.gold_alignment(pairs[index]) for index in batch.indices.tolist()]
-        )
+        return [pairs[index] for index in batch.indices.tolist()]
 
     def on_fit_start(self) -> None:
         """Prepare the terms of the loss, and warn of positions that the attention lacks."""
@@ -153,6 +247,15 @@ class Seq2SeqModule(lightning.LightningModule):
             term.prepare(self)
         if self.trainer.is_global_zero:
             warn_of_unattended_positions(self.network, self.data)
+
+    def on_train_start(self) -> None:
+        """Refuse a schedule that ends before the training: callbacks can change the size of the batches."""
+        steps = self.trainer.estimated_stepping_batches
+        if "total_steps" in self.scheduler_needs.values() and steps > self.total_steps:
+            raise UserError(
+                f"The number of steps grew from {self.total_steps:.0f} to {steps:.0f}, and the learning-rate "
+                "schedule ends before: use Tuner.scale_batch_size before fit, or scheduler=constant"
+            )
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the loss [] to differentiate. With shards, also compute the gradients, for `backward`."""
@@ -193,6 +296,12 @@ class Seq2SeqModule(lightning.LightningModule):
         """Evaluate a batch of the test split: teacher-forced metrics and decoding."""
         self._evaluate(batch, batch_idx, self.data.test_split)
 
+    def predict_step(self, batch: Batch, batch_idx: int) -> list[Prediction]:
+        """Return the translations of a batch."""
+        pairs = self._pairs(batch, self.data.predict_split)
+        results = self.translator(self.network, batch, pairs)
+        return [best.with_own_weights() for best, *_ in results]
+
     def on_validation_epoch_end(self) -> None:
         self._log_metrics("val")
         if self.trainer.state.fn == TrainerFn.VALIDATING:  # during training, few networks end their outputs
@@ -209,11 +318,14 @@ class Seq2SeqModule(lightning.LightningModule):
             warn_of_cut_outputs(split, self.outputs, self.data.examples(split), max_length=limit)
 
     def configure_optimizers(self) -> Any:
-        optimizer = self.make_optimizer(self.parameters())
+        optimizer = self.make_optimizer(self.parameters(), **({} if self.lr is None else {"lr": self.lr}))
         self.trainer.fit_loop.setup_data()  # counts the batches
-        self.total_steps = int(self.trainer.estimated_stepping_batches)
+        self.total_steps = self.trainer.estimated_stepping_batches
+        if "total_steps" in self.scheduler_needs.values():
+            self._check_total_steps()
         available = {
             "total_steps": self.total_steps,
+            "lr": self.lr,
             "steps_per_epoch": ceil(self.trainer.num_training_batches / self.trainer.accumulate_grad_batches),
         }
         numbers = {argument: available[name] for argument, name in self.scheduler_needs.items()}
@@ -228,6 +340,21 @@ class Seq2SeqModule(lightning.LightningModule):
                 "monitor": "val/loss",
             },
         }
+
+    def _check_total_steps(self) -> None:
+        """Raise `UserError` if the schedule cannot have the length of this training."""
+        if self.total_steps == inf:
+            raise UserError(
+                "The learning-rate schedule needs the number of steps: create the Trainer with max_epochs or "
+                "max_steps, or build with scheduler=constant"
+            )
+        resumed, self.resumed_steps = self.resumed_steps, inf
+        if self.total_steps > resumed:
+            raise UserError(
+                f"The learning-rate schedule of the checkpoint ends after {resumed:.0f} steps, and this "
+                f"training has {self.total_steps:.0f}: resume with the same max_epochs, start a new training "
+                "with init.from=CHECKPOINT, or train with scheduler=constant"
+            )
 
     def configure_gradient_clipping(
         self,
@@ -263,11 +390,11 @@ class Seq2SeqModule(lightning.LightningModule):
 
     def _evaluate(self, batch: Batch, number: int, split: str) -> None:
         """Encode a batch once, update the metrics under teacher forcing, and decode the sources."""
+        pairs = self._pairs(batch, split)
         shard = 0 if self.shards is None else self.shards.start_evaluation_batch(number)
         encoded, state = self.network.encode(batch)
         outputs = self._outputs(self.network.decode(encoded, state, batch), batch)
         self.token_metrics.update(outputs.logits, outputs.labels, shard)
-        pairs = [self.data.pairs(split)[index] for index in batch.indices.tolist()]
         gold = self.gold_alignment(batch, split)  # [B, T, S]
         # Without EOS: its prediction needs no particular source token
         self.attention_metrics.update(outputs.weights, batch.target_text, batch.source_text, gold, shard)
@@ -275,9 +402,9 @@ class Seq2SeqModule(lightning.LightningModule):
         self.predictions += [self._without_shared_weights(best) for best, *_ in results]
 
     def _without_shared_weights(self, prediction: Prediction) -> Prediction:
-        """Copy the weights that are kept, and drop the others: all are views of the weights of the batch."""
-        weights = prediction.weights if prediction.index < self.kept_weights else None
-        return replace(prediction, weights=None if weights is None else weights.copy())
+        """Copy the weights that are kept, and drop the others."""
+        kept = prediction.index < self.kept_weights
+        return prediction.with_own_weights() if kept else replace(prediction, weights=None)
 
     @property
     def texts(self) -> Texts:

@@ -10,15 +10,31 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
+from torch import Tensor
 
 from attnlab.config.construct import accepts, construct, report_errors, section
 from attnlab.config.hydra_versions import instantiate
 from attnlab.config.trust import walk
+from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.files.digests import file_digest
 from attnlab.nn.seq2seq import Seq2Seq
-from attnlab.testing import check_attention, check_decoder, check_encoder
+from attnlab.testing import (
+    LENGTHS,
+    VOCABULARY,
+    Part,
+    check_attention,
+    check_decoder,
+    check_encoder,
+    check_readout,
+    isolated,
+    small_batch,
+    small_weights,
+)
+from attnlab.training.losses.base import LossTerm, Outputs
+from attnlab.types import PAD, Batch
 
 log = logging.getLogger(__name__)
 
@@ -26,14 +42,17 @@ LIBRARIES = ("attnlab", "torch", "lightning")
 """Packages whose code is recorded by their versions."""
 
 
-def check_parts(config: DictConfig, network: Seq2Seq, *, shipped: bool = False) -> Iterator[str]:
+def check_parts(
+    config: DictConfig, network: Seq2Seq, tokenizer: Tokenizer, *, shipped: bool = False
+) -> Iterator[str]:
     """Check the parts that are not attnlab's own, which tests cannot know; see `attnlab.testing`.
 
-    An encoder that takes the tokenizer is left out.
+    Loss terms that prepare themselves with the module are left out.
 
     Args:
         config: the configuration of a run.
         network: its network, which knows the sizes.
+        tokenizer: of the source, for encoders that take it.
         shipped: check the parts of attnlab too.
 
     Yields:
@@ -50,12 +69,22 @@ def check_parts(config: DictConfig, network: Seq2Seq, *, shipped: bool = False) 
     if shipped or _is_foreign(config.attention):
         check_attention(make_attention, **sizes)
         yield f"attention {config.attention._target_}"
-    if (shipped or _is_foreign(config.encoder)) and not accepts(config.encoder, "tokenizer"):
-        check_encoder(_constructor(config.encoder))
+    if shipped or _is_foreign(config.encoder):
+        given = {"tokenizer": tokenizer} if accepts(config.encoder, "tokenizer") else {}
+        check_encoder(partial(_constructor(config.encoder), **given))
         yield f"encoder {config.encoder._target_}"
     if shipped or _is_foreign(config.decoder):
         check_decoder(_constructor(config.decoder), make_attention(**sizes))
         yield f"decoder {config.decoder._target_}"
+    if _is_foreign(config.readout):
+        check_readout(_constructor(config.readout))
+        yield f"readout {config.readout._target_}"
+    for node in (config.loss.get("terms") or {}).values():
+        if node and node.get("weight") != 0 and _is_foreign(node):
+            term = construct(node)
+            if type(term).prepare is LossTerm.prepare:
+                check_loss_term(term)
+                yield f"loss term {node._target_}"
 
 
 def describe_code(config: DictConfig) -> dict[str, dict[str, str]]:
@@ -128,5 +157,37 @@ def _constructor(node: DictConfig) -> Callable[..., Any]:
     """Return the class of a section, as a partial with its settings."""
     settings: Any = OmegaConf.to_container(node, resolve=True)
     settings.pop("match", None)
+    settings.pop("tied", None)
     with report_errors(settings["_target_"]):
         return instantiate({**settings, "_partial_": True})  # type: ignore[no-any-return]
+
+
+def check_loss_term(term: Any) -> None:
+    """Check that a term of the loss is a mean over target tokens, with a finite gradient.
+
+    Raises:
+        PartError: names the class, the method, its file and line, and what is expected.
+    """
+    with isolated():
+        part = Part(lambda: term, LossTerm)
+        part.build()
+        batch = small_batch()
+        real = batch.labels != PAD  # [B, T]
+        weights = small_weights().requires_grad_()
+        logits = torch.randn(int(real.sum()), VOCABULARY).requires_grad_()  # [N, V]
+        value = _loss(part, term, Outputs(weights, logits, batch.labels[real]), batch)
+        twice = batch.select(torch.arange(len(LENGTHS)).repeat(2))
+        outputs = Outputs(weights.repeat(2, 1, 1), logits.repeat(2, 1), batch.labels[real].repeat(2))
+        problem = "changes if the batch is repeated: return a mean over the target tokens"
+        part.equal("__call__", _loss(part, term, outputs, twice), value, problem)
+        if not value.requires_grad:
+            part.fail("__call__", "depends neither on the logits nor on the attention weights")
+        value.backward()  # type: ignore[no-untyped-call]
+        if not all(leaf.grad is None or leaf.grad.isfinite().all() for leaf in (weights, logits)):
+            part.fail("__call__", "has a gradient of NaN or infinity")
+
+
+def _loss(part: Part, term: Any, outputs: Any, batch: Batch) -> Tensor:
+    with part.named("__call__", "a value []"):
+        value = term(outputs, batch, 0.5)
+    return part.shaped("__call__", value, (), "value []")

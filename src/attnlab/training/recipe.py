@@ -8,33 +8,35 @@ from typing import Any, TypeVar
 
 from lightning import Callback, LightningModule, Trainer, seed_everything
 from lightning.pytorch.callbacks import LambdaCallback
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from attnlab.config.checks import check_settings
 from attnlab.data import digests
 from attnlab.data.corpus import Corpus
-from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.tokenization.vocabularies import Vocabularies, references
 from attnlab.errors import UserError
 from attnlab.fast import describe_speed
 from attnlab.files.metrics_file import read_metrics
 from attnlab.files.run_directory import Run
+from attnlab.files.run_identity import identity
 from attnlab.metrics.registry import describe_foreign, signatures
 from attnlab.nn.seq2seq import Seq2Seq
-from attnlab.training import build, components
+from attnlab.training import components
 from attnlab.training.callbacks.checkpoints import BestCheckpoint, LastCheckpoint
 from attnlab.training.callbacks.reproducibility import EpochDigests
-from attnlab.training.checkpoints import checkpoint_contents, read_checkpoint, read_newest_checkpoint
+from attnlab.training.checkpoints import read_checkpoint, read_newest_checkpoint
 from attnlab.training.curves import save_training_curves
 from attnlab.training.environment import gpu_names, peak_memory
-from attnlab.training.hardware import choose_for_machine, with_precision
-from attnlab.training.initialisation import find_source, freeze, initialise, load_word_vectors
-from attnlab.training.length_limits import check_positions, choose_max_length
+from attnlab.training.hardware import choose_for_machine
 from attnlab.training.loggers import MetricsFile, TolerantWandbLogger
-from attnlab.training.own_parts import check_parts, describe_code, warn_of_changed_code
+from attnlab.training.objects import build_objects
+from attnlab.training.own_parts import describe_code, warn_of_changed_code
 
 log = logging.getLogger(__name__)
+
+LENGTHS = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time")
+"""Settings that limit the length of a training."""
 
 AnyCallback = TypeVar("AnyCallback", bound=Callback)
 
@@ -55,41 +57,26 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     # First, so that they record later failures
     loggers = [metrics, *components.build_loggers(config, run)]
 
-    # Data
-    log.info("reading the data")
-    corpus = build.build_corpus(config)
-    vocabularies = build.build_vocabularies(config, corpus)
-    init = _initial_weights(config)
-    source, vocabularies = find_source(init.get("from"), run, vocabularies)
-    data = components.build_data(config, corpus, vocabularies)
-    config = derive(config, run, data)
-
-    # Model
-    log.info("building the network")
-    network = build.build_network(config, vocabularies)
-    for part in check_parts(config, network):
-        log.info("%s keeps its contract", part)
-    word_vectors = load_word_vectors(config, network, vocabularies)
-    initial = {}
-    if source is not None:
-        initial = {"init": initialise(network, vocabularies, source, init.get("shrink", 1.0))}
-    freeze(network, init.get("freeze", []))
-    check_positions(network, data)
+    if not run.last.is_file():
+        log_shorter_run(config, run)
+    config, data, module, report = build_objects(config, run=run)
+    network, corpus, contents = module.network, data.corpus, module.contents
+    assert isinstance(network, Seq2Seq)
+    # The loggers have the settings already, by other names
+    module.save_hyperparameters(dict(module.hparams), logger=False)
     choices = choose_for_machine(config, network, run)
-    module = components.build_module(config, network, vocabularies, corpus)
     components.check_monitored(config, module, data)
-    _log_sizes(corpus, vocabularies, network)
+    _log_sizes(corpus, data.vocabularies, network)
 
     # Training
-    contents = checkpoint_contents(config, vocabularies, run.hash, corpus)
-    _warn_of_training_data(corpus, vocabularies, contents["training_sources"])
+    _warn_of_training_data(corpus, data.vocabularies, contents["training_sources"])
     checkpoint = _checkpoint_to_resume(run, metrics, contents)
     if checkpoint is not None:
         warn_of_changed_code(run.read_result().get("code"), config)
     for logger in loggers:
         if isinstance(logger, TolerantWandbLogger):
             logger.replay()
-    callbacks = components.build_callbacks(config, run, contents, metrics, terminal=sys.stderr.isatty())
+    callbacks = components.build_callbacks(config, run, metrics, terminal=sys.stderr.isatty())
 
     code = {"code": parts} if (parts := describe_code(config)) else {}
 
@@ -97,7 +84,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
         if trainer.is_global_zero:
             log.info("%s", describe_speed(network))
             choices["precision"] = config.trainer.precision
-            run.write_result("running", **choices, data=contents["data"], **initial, **code)
+            run.write_result("running", **choices, data=contents["data"], **report, **code)
 
     trainer = components.build_trainer(
         config, run, loggers, [*callbacks, LambdaCallback(on_train_start=record_start)]
@@ -127,8 +114,8 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
             signatures=signatures(module.text_metrics, module.bleu_tokenizer),
             **({"undefined": module.undefined} if module.undefined else {}),
             **({"described": described} if (described := describe_foreign(module.text_metrics)) else {}),
-            references={split: references(pairs, vocabularies) for split, pairs in evaluated.items()},
-            **({"word_vectors": word_vectors} if word_vectors else {}),
+            references={split: references(pairs, data.vocabularies) for split, pairs in evaluated.items()},
+            **report,
             parameters=network.parameter_count,
             trainable_parameters=network.trainable_parameter_count,
             steps=trainer.global_step,
@@ -143,20 +130,26 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     return scores
 
 
-def derive(config: DictConfig, run: Run, data: Seq2SeqData) -> DictConfig:
-    """Return the configuration with the settings that follow from the machine, the data and other settings.
+def log_shorter_run(config: DictConfig, run: Run) -> None:
+    """Log that a shorter run with otherwise equal settings has finished, and how to start from it."""
 
-    These are the precision, the sizes of `encoder.match` and `attention.match`, and `search.max_length`.
-    """
-    config = with_precision(config, run.read_result().get("precision"))
-    return choose_max_length(build.match_sizes(config, data.vocabularies), data)
+    def settings_of(config: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        settings = identity(OmegaConf.to_container(config, resolve=True))  # type: ignore[arg-type]
+        return settings, {name: settings.pop(name, None) for name in LENGTHS}
 
-
-def _initial_weights(config: DictConfig) -> dict[str, Any]:
-    init = config.get("init") or {}
-    if "shrink" in init and init.get("from") is None:
-        raise UserError("init.shrink is a factor of loaded weights: set init.from to a run or checkpoint too")
-    return init
+    settings, _ = settings_of(config)
+    for file in sorted(run.directory.parent.glob(f"{run.directory.name.rpartition('-')[0]}-*/config.yaml")):
+        other = Run(file.parent)
+        if other.hash == run.hash or other.read_result().get("status") != "finished":
+            continue
+        others, lengths = settings_of(OmegaConf.load(file))
+        if others == settings:
+            length = ", ".join(f"{name}={value}" for name, value in lengths.items() if value is not None)
+            log.info(
+                "a run with other limits (%s) has finished; add init.from=%s to start from its weights",
+                *(length, other.directory),
+            )
+            return
 
 
 def _log_sizes(corpus: Corpus, vocabularies: Vocabularies, network: Seq2Seq) -> None:

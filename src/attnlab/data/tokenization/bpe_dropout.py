@@ -88,7 +88,7 @@ class SampledExamples(Examples):
         positions: tuple[float, float] = (inf, inf),
     ) -> None:
         super().__init__(examples.sources, examples.targets)
-        self._pairs = pairs
+        self.pairs = pairs
         self._segmenters = [Segmenter(side) if side.dropout > 0 else None for side in vocabularies]
         self._source_eos = source_eos
         self._limits = text_limits(source_eos, max_source_length, max_target_length)
@@ -110,7 +110,7 @@ class SampledExamples(Examples):
 
     def _ids(self, side: int, epoch: int, index: int) -> list[int]:
         """Return the ids of the source (side 0) or target (side 1) of a pair in an epoch."""
-        segmenter, pair = self._segmenters[side], self._pairs[index]
+        segmenter, pair = self._segmenters[side], self.pairs[index]
         undropped = (self.sources, self.targets)[side].row(index)
         if segmenter is None:
             return undropped

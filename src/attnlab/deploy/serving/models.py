@@ -5,13 +5,14 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import Literal
 
-from attnlab.api.model import Model, attention_replaced, load
+from attnlab.api.model import attention_replaced, load
 from attnlab.errors import UserError
 from attnlab.explain.attributions import Method
 from attnlab.files.predictions import Prediction
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.attention.interventions import INTERVENTIONS, intervene
 from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.training.model import Model
 
 Map = Literal["weights", Method]
 """Values of a map: the attention weights, or a method of `attnlab.Model.explain`."""

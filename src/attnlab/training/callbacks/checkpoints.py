@@ -72,8 +72,6 @@ class LastCheckpoint(Callback):
     one, and those of the last epochs if they are to be averaged.
 
     Args:
-        contents: the result of `attnlab.training.checkpoints.checkpoint_contents`, which is added to every
-            checkpoint under "attnlab", so that it suffices to predict.
         metrics: the file that is truncated to its current length when training resumes.
         every_minutes: minutes between checkpoints inside epochs; None to save only at the end of epochs.
         keep: number of epochs, counted from the end, whose checkpoints are kept.
@@ -82,7 +80,6 @@ class LastCheckpoint(Callback):
     def __init__(
         self,
         run: Run,
-        contents: dict[str, Any],
         metrics: MetricsFile,
         interruption: Interruption,
         *,
@@ -90,7 +87,6 @@ class LastCheckpoint(Callback):
         keep: int = 0,
     ) -> None:
         self.run = run
-        self.contents = contents
         self.keep = keep
         self.metrics = metrics
         self.interruption = interruption
@@ -108,9 +104,8 @@ class LastCheckpoint(Callback):
     def on_save_checkpoint(
         self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
     ) -> None:
-        """Add the contents, and the state that Lightning does not save."""
+        """Add the state that Lightning does not save."""
         assert isinstance(pl_module, Seq2SeqModule)
-        checkpoint["attnlab"] = self.contents
         _turn_back(checkpoint["loops"])
         sums: Any = pl_module.all_gather(pl_module.epoch_loss.sums())  # [2], or [processes, 2] of several
         checkpoint["resumption"] = {
