@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -58,7 +59,8 @@ def main(path: str, count: int) -> None:
             target = Path(temporary) / name
             folder.write(target, exported, config, vocabularies, int8=int8)
             size = sum(file.stat().st_size for file in target.glob("*.onnx"))
-            programs[name] = Program(Translator(target, threads=1), size)
+            translator = Translator(target, threads=1)
+            programs[name] = Program(partial(translate, translator), size)
         outputs = {name: decode(program, sources, max(BATCHES))[0] for name, program in programs.items()}
         speeds = {(name, batch): 0.0 for name in programs for batch in BATCHES}
         for _ in range(ROUNDS):
@@ -85,6 +87,11 @@ def main(path: str, count: int) -> None:
     print(f"{len(sources)} sentences")
     for row in rows:
         print(*row.values(), sep=" | ")
+
+
+def translate(translator: Translator, texts: list[str]) -> list[str]:
+    """Decode texts with ONNX Runtime."""
+    return translator.translate([translator.read(text) for text in texts])
 
 
 def decode(program: Program, sources: list[str], batch: int) -> tuple[list[str], float]:

@@ -8,6 +8,7 @@ The commands from Python::
     attnlab.evaluate(run, ["search.beam_size=5"])       # metrics on the test split
     attnlab.results("outputs/reverse")                  # settings and scores as a data frame
     attnlab.history(run)                                # curves as a data frame
+    attnlab.pack(run)                                   # one file to hand on
 
 The same model and data with a Trainer of your own::
 
@@ -36,6 +37,8 @@ _MODULES = {
     "evaluate": "attnlab.api.evaluation",
     "history": "attnlab.api.studies",
     "load": "attnlab.api.model",
+    "model_card": "attnlab.deploy.packing",
+    "pack": "attnlab.deploy.packing",
     "results": "attnlab.api.studies",
     "train": "attnlab.api.training",
 }
@@ -48,6 +51,7 @@ if TYPE_CHECKING:
     from attnlab.api.studies import history, results
     from attnlab.api.training import train
     from attnlab.data.datamodule import Seq2SeqData
+    from attnlab.deploy.packing import model_card, pack
     from attnlab.errors import UserError
     from attnlab.files.predictions import Prediction
     from attnlab.nn.seq2seq import Seq2Seq
@@ -68,6 +72,8 @@ __all__ = [
     "evaluate",
     "history",
     "load",
+    "model_card",
+    "pack",
     "results",
     "train",
 ]

@@ -254,13 +254,13 @@ class TrainerSettings(TypedDict, total=False):
     ]
     precision: Annotated[Any, Predicate(lambda value: str(value) in PRECISIONS), ", ".join(PRECISIONS)]
     max_epochs: Size | Literal[-1]
-    max_steps: Size | Literal[-1]
+    max_steps: Size | Literal[-1, "auto"]
     max_time: Annotated[
         Any, Predicate(_is_duration), "days:hours:minutes:seconds, such as 00:12:00:00, or null"
     ]
     gradient_clip_val: NotNegative | None
     accumulate_grad_batches: Size
-    val_check_interval: Share
+    val_check_interval: Share | Literal["auto"]
     check_val_every_n_epoch: Size | None
     log_every_n_steps: Size
     limit_train_batches: Share

@@ -1,7 +1,9 @@
 """The command `attnlab predict`."""
 
+import csv
 import io
 import json
+import math
 import os
 import pty
 import re
@@ -38,10 +40,14 @@ def test_predict_needs_only_the_checkpoint_file(trained: Run, tmp_path: Path) ->
 def test_predict_n_best_and_attention(trained: Run, tmp_path: Path) -> None:
     arguments = ["--beam", "3", "--nbest", "2", "--attention", "weights.jsonl"]
     completed = attnlab("predict", str(trained.directory), *arguments, folder=tmp_path, stdin="3 4 5\n4 7\n")
-    rows = [line.split("\t") for line in completed.stdout.splitlines()]
-    assert [row[0] for row in rows] == ["1", "1", "2", "2"]
-    assert rows[0][2] == "5 4 3"
-    assert float(rows[0][1]) >= float(rows[1][1])
+    rows = [*csv.DictReader(completed.stdout.splitlines(), delimiter="\t")]
+    assert [(row["line"], row["rank"]) for row in rows] == [("1", "1"), ("1", "2"), ("2", "1"), ("2", "2")]
+    assert [rows[0]["input"], rows[0]["output"], rows[3]["input"]] == ["3 4 5", "5 4 3", "4 7"]
+    for row in rows:
+        length = len(row["output"].split()) + 1
+        assert float(row["score"]) == pytest.approx(float(row["log_p"]) / length, abs=1e-3)
+        assert float(row["p"]) == pytest.approx(math.exp(float(row["log_p"])), abs=1e-3)
+        assert float(row["p"]) <= float(row["p_beam"]) <= 1
     records = [json.loads(line) for line in (tmp_path / "weights.jsonl").read_text().splitlines()]
     assert records[0]["source_tokens"] == ["3", "4", "5"]
     assert records[0]["tokens"] == ["5", "4", "3", "<eos>"]
@@ -127,8 +133,9 @@ def test_bad_lines_are_reported_with_their_numbers(trained: Run, tmp_path: Path)
     assert [json.loads(record)["index"] for record in records] == [0, 4]
     options = ["--nbest", "2", "--beam", "2", "--attention", "page.html"]
     code, output, errors = predict(trained, *options, folder=tmp_path, stdin=LINES)
-    assert (code, [line.split("\t")[0] for line in output], errors) == (1, [*"1123455"], PROBLEMS)
-    assert output[2] == "2\t\t"
+    lines = [line.split("\t") for line in output]
+    assert (code, [line[0] for line in lines], errors) == (1, ["line", *"1123455"], PROBLEMS)
+    assert lines[3] == ["2", *[""] * (len(lines[0]) - 1)]
     assert "4 3" in (tmp_path / "page.html").read_text()
 
 

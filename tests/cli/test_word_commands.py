@@ -50,11 +50,12 @@ def command(
 
 
 @pytest.mark.slow
-def test_predictions_are_two_columns_without_features(trained: Run) -> None:
+def test_predictions_are_columns_of_lemma_features_and_form(trained: Run) -> None:
     outputs = read_predictions(trained.predictions / "val.jsonl")
     rows = (trained.predictions / "val.tsv").read_text(encoding="utf-8").splitlines()
     assert [row.split("\t")[0] for row in rows] == ["deve", "deve", "zorluk", "yol", "at"]
-    assert [row.partition("\t")[2] for row in rows] == [output.hypothesis for output in outputs]
+    assert [row.split("\t")[1] for row in rows[:2]] == ["N;ACC", "N;ABL(PL;PSS(2;PL))"]
+    assert [row.split("\t")[2] for row in rows] == [output.hypothesis for output in outputs]
     scores = trained.read_result()["metrics"]
     assert scores["val/wer"] == pytest.approx(100 * (1 - scores["val/exact_match"]))
     assert "val/ser" in scores
@@ -68,7 +69,15 @@ def test_known_and_unknown_sources_are_scored_apart(
 ) -> None:
     monkeypatch.chdir(trained.directory.parents[2])
     assert run_command(["evaluate", str(trained.directory), "--split", "val"]) == 0
-    assert "known: in the training split" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "known: in the training split" in printed
+    assert "The least confident tenth has" in printed
+    groups = (trained.directory / "evaluations" / "val" / "errors" / "groups.csv").read_text().splitlines()
+    assert [row.split(",")[:3] for row in groups if row.startswith(("source", "feature,ACC"))] == [
+        ["source", "known", "3"],
+        ["source", "unknown", "2"],
+        ["feature", "ACC", "4"],
+    ]
     result = json.loads((trained.directory / "evaluations" / "val" / "result.json").read_text())
     parts = result["known_and_unknown"]
     mean = (3 * parts["known"]["wer"] + 2 * parts["unknown"]["wer"]) / 5
@@ -92,6 +101,10 @@ def test_features_are_read_by_predict_score_and_the_python_interface(
     assert len(outputs) == 4
     assert "line 2 of standard input: 'deve' has no features" in errors
     assert "line 3 of standard input: the features 'N;ACC(' have a bracket" in errors
+    options = ("predict", str(trained.directory), "--nbest", "1")
+    _, rows, _ = command(*options, stdin=lines, monkeypatch=monkeypatch, capsys=capsys)
+    assert rows[0].split("\t")[:5] == ["line", "rank", "input", "features", "output"]
+    assert rows[4].split("\t")[:5] == ["4", "1", "deve", "N;ABL(PL)", outputs[3]]
     model = attnlab.load(trained)
     translated = model.translate(["deve\tN;ACC", "deve\tN;ABL(PL)"])
     assert [output.hypothesis for output in translated] == [outputs[0], outputs[3]]
@@ -119,7 +132,7 @@ def test_covered_files_are_translated_without_scores(
     assert run_command(["evaluate", str(trained.directory), setting]) == 0
     assert "test has no targets: 3 outputs, no scores" in capsys.readouterr().out
     (written,) = trained.directory.glob("evaluations/*/test.tsv")
-    outputs = [line.split("\t")[1] for line in written.read_text(encoding="utf-8").splitlines()]
+    outputs = [line.split("\t")[2] for line in written.read_text(encoding="utf-8").splitlines()]
     for stdin in (rows, ROWS[:3]):
         code, predicted, _ = command(
             "predict", str(trained.directory), stdin="\n".join(stdin), monkeypatch=monkeypatch, capsys=capsys

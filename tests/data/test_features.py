@@ -5,7 +5,14 @@ import pytest
 
 from attnlab.data.corpus import Pair
 from attnlab.data.datasets.pairs import load_pairs
-from attnlab.data.features import feature_ids, pair_with_features, split_features, without_features
+from attnlab.data.features import (
+    columns_of,
+    feature_ids,
+    pair_with_features,
+    split_features,
+    with_features,
+    without_features,
+)
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.train import characters, whitespace
 from attnlab.errors import UserError
@@ -24,6 +31,16 @@ ROWS = [f"lemma {i}\tN;ABL(PL;PSS({i},PL))\tform {i}" for i in range(10)]
 )
 def test_features_are_split_at_separators_and_brackets(features: str, split: list[str]) -> None:
     assert split_features(features) == split
+
+
+@pytest.mark.parametrize(
+    "features", ["V;IND", "N;ABL(PL;PSS(2;PL))", "(A)B", "A(B);C", "()", "A(B)(C;(D))", ""]
+)
+def test_columns_give_the_same_source(features: str) -> None:
+    source = with_features("a b", features)
+    columns = columns_of(source)
+    assert columns[0] == "a b"
+    assert with_features(*columns, *[""] * (2 - len(columns))) == source
 
 
 @pytest.mark.parametrize("features", ["N;ABL(PL", "N)", "a)(b"])

@@ -58,6 +58,9 @@ def test_predictions_hold_texts_tokens_scores_and_weights(network: Seq2Seq) -> N
             assert prediction.hypothesis == VOCABULARIES.output_text(ids, PAIRS[row])
             assert prediction.tokens == [*DIGITS.tokens(ids), "<eos>"]
             assert prediction.score == hypotheses.scores[row][rank]
+            assert prediction.log_p == pytest.approx(sum(hypotheses.log_p[row][rank]), abs=1e-4)
+            beam_p = [np.exp(sum(log_p)) for log_p in hypotheses.log_p[row]]
+            assert prediction.p_beam == pytest.approx(beam_p[rank] / sum(beam_p), abs=1e-4)
             np.testing.assert_array_equal(prediction.weights, hypotheses.weights[row][rank].numpy())
             assert prediction.weights.shape == (len(prediction.tokens), len(prediction.source_tokens))
     assert [row[0].reference for row in results] == ["5 4 3", "6 6", "ONE"]

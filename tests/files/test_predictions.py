@@ -30,6 +30,8 @@ FULL = Prediction(
     annotations={"quoted": ["a", ""]},
     rank=2,
     score=-1.5,
+    log_p=-3.0,
+    p_beam=0.75,
     source_tokens=HOSTILE,
     tokens=["<eos>"],
     weights=WEIGHTS,
@@ -77,7 +79,7 @@ def test_omitted_weights_leave_only_texts(tmp_path: Path) -> None:
     expected = Prediction(
         index=3, source="a\u2028b", reference="c", hypothesis='d\n"', annotations={"quoted": ["a", ""]}
     )
-    assert prediction == expected
+    assert prediction == replace(expected, log_p=FULL.log_p, p_beam=FULL.p_beam)
 
 
 def test_text_is_written_as_it_is(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from omegaconf import DictConfig
 
 from attnlab.data.examples import Examples, Sequences
 from attnlab.errors import UserError
@@ -9,6 +11,7 @@ from attnlab.training import build, components
 from attnlab.training.length_limits import (
     check_positions,
     choose_max_length,
+    choose_steps,
     warn_of_cut_outputs,
     warn_of_unattended_positions,
 )
@@ -129,3 +132,28 @@ def test_texts_beyond_learned_positions_are_an_error_before_training(
         f"{tmp_path}/test, line 4). Set {part}.max_positions={longest}, or "
         f"batching.max_{side}_length={longest - 1} to truncate them"
     )
+
+
+@pytest.mark.parametrize(
+    ("pairs", "steps"),
+    [
+        (10, 1000),
+        (800, 1000),
+        (1600, 1500),
+        (8000, 4000),
+        (33_000, 9300),
+    ],  # 2 ** 0.6 = 1.52, 10 ** 0.6 = 3.98
+)
+def test_steps_follow_from_the_number_of_pairs(
+    pairs: int, steps: int, composed: Callable[..., DictConfig], caplog: pytest.LogCaptureFixture
+) -> None:
+    config = composed("experiment=g2p", "data.train=a.tsv", "data.val=b.tsv")
+    with caplog.at_level("INFO"):
+        chosen = choose_steps(config, pairs).trainer
+    assert (chosen.max_steps, chosen.val_check_interval) == (steps, steps // 4)
+    assert caplog.messages == [
+        f"{pairs:,} training pairs: trainer.max_steps={steps}, from trainer.max_steps=auto"
+    ]
+    fixed = composed("experiment=g2p", "data.train=a.tsv", "data.val=b.tsv", "trainer.max_steps=70")
+    assert choose_steps(fixed, pairs).trainer.val_check_interval == 17
+    assert choose_steps(default := composed(), pairs) == default

@@ -18,6 +18,7 @@ from attnlab.config.construct import construct
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.digests import are_seen
+from attnlab.data.features import features_of
 from attnlab.data.tokenization.vocabularies import Vocabularies, references
 from attnlab.errors import UsageError
 from attnlab.explain.scorecard import FILE, Explained, Score
@@ -25,6 +26,7 @@ from attnlab.files.run_directory import Run
 from attnlab.files.run_identity import short_hash
 from attnlab.files.writing import check_writable, write_json
 from attnlab.metrics import registry
+from attnlab.metrics.errors import Errors, find_errors
 from attnlab.metrics.registry import LengthScores, score, score_by_length
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.decoders import Decoder
@@ -46,6 +48,9 @@ CHANGEABLE = (
 FIXED = ("batching.source_eos",)
 """Settings of these groups that determine the inputs of the network, and so cannot change."""
 
+KEPT_WEIGHTS = 10_000
+"""Number of sentences whose attention weights are kept, to find the source tokens of errors."""
+
 Metrics = dict[str, float]
 
 
@@ -63,6 +68,7 @@ class Evaluation:
     result: dict[str, Any]  # content of result.json in the folder
     by_length: list[LengthScores]  # the metrics for ranges of source lengths
     explanations: dict[str, Score]
+    errors: Errors | None  # confusions, wrong outputs and calibration; None without references
 
 
 def evaluate(
@@ -168,6 +174,7 @@ def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attentio
     check_writable(folder / "result.json")
     if split != "val":
         setup.data.test_split = split
+    setup.module.kept_weights = KEPT_WEIGHTS
     metrics = _decode(setup, split, folder)
     pairs = setup.data.pairs(split)
     # trainer.limit_test_batches omits some
@@ -175,6 +182,7 @@ def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attentio
     covered = setup.module.is_covered
     by_length = [] if covered else _score_by_length(setup.module, split)
     seen = are_seen(decoded, setup.training_sources.numpy(), setup.vocabularies.source).tolist()
+    errors = None if covered else _find_errors(setup.module, split, seen, folder)
     explanations = {}
     if setup.explain is not None:
         explanations = setup.explain(pairs)
@@ -217,6 +225,7 @@ def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attentio
         result=result,
         by_length=by_length,
         explanations=explanations,
+        errors=errors,
     )
 
 
@@ -274,10 +283,36 @@ def _score_by_seen(module: Seq2SeqModule, seen: Sequence[bool]) -> dict[str, Met
 
 
 def _score_by_length(module: Seq2SeqModule, split: str) -> list[LengthScores]:
-    """Compute the metrics of the decoded sentences for ranges of source lengths, in tokens without EOS."""
+    """Compute the metrics of the decoded sentences for ranges of source lengths."""
+    return score_by_length(module.texts, _source_lengths(module, split), module.text_metrics)
+
+
+def _find_errors(module: Seq2SeqModule, split: str, seen: Sequence[bool], folder: Path) -> Errors:
+    """Find the errors of the decoded sentences, and write their tables and figures into the folder."""
+    errors = find_errors(
+        module.outputs,
+        module.texts.tokenize,
+        {
+            "length": [[str(length)] for length in _source_lengths(module, split)],
+            "feature": [features_of(output.source) for output in module.outputs],
+            "source": [["known" if known else "unknown"] for known in seen],
+        },
+    )
+    errors.write(folder / "errors")
+    curves = {
+        "calibration": (errors.calibration[["confidence", "accuracy"]], ("confidence", "share right")),
+        "found": (errors.found, ("share of outputs checked, least confident first", "share of errors found")),
+    }
+    for name, (points, (x_label, y_label)) in curves.items():
+        series = {name: [*points.itertuples(index=False, name=None)], "diagonal": [(0, 0), (1, 1)]}
+        save_png_and_svg(plot_curves(series, x_label=x_label, y_label=y_label), folder / "errors" / name)
+    return errors
+
+
+def _source_lengths(module: Seq2SeqModule, split: str) -> list[int]:
+    """Return the source lengths of the decoded sentences, in tokens without EOS."""
     lengths = module.data.examples(split).source_lengths - module.data.source_eos
-    of_outputs = [int(lengths[output.index]) for output in module.outputs]
-    return score_by_length(module.texts, of_outputs, module.text_metrics)
+    return [int(lengths[output.index]) for output in module.outputs]
 
 
 def _drops(metrics: Metrics, changed: Metrics) -> Metrics:

@@ -11,7 +11,8 @@ from attnlab.files.reading import exists
 MAX_NUMBER = 2**31 - 1
 """Largest value of an option; larger ones overflow in PyTorch."""
 
-RUNS = "a run directory or a checkpoint file; several are ensembled: their probabilities are averaged"
+RUN = "a run directory or a checkpoint file"
+RUNS = f"{RUN}; several are ensembled: their probabilities are averaged"
 
 
 class Parser(argparse.ArgumentParser):

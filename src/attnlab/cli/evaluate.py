@@ -7,15 +7,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.table import Column, Table
+from rich.text import Text
 
 from attnlab.cli import arguments
-from attnlab.files.terminal import print_line, print_table
+from attnlab.files.terminal import escape_control_characters, print_line, print_table
 from attnlab.metrics import registry
 
 if TYPE_CHECKING:
     from attnlab.api.evaluation import Evaluation, Metrics
     from attnlab.explain.scorecard import Score
+    from attnlab.metrics.errors import Errors
     from attnlab.metrics.registry import LengthScores
+
+SHOWN = 10
+"""Rows of the tables of errors."""
+WIDTH = 60
+"""Number of characters in a cell of these tables; their files have the whole texts."""
 
 IMPORTS = ("attnlab.api.evaluation", "attnlab.jobs.logs")
 
@@ -63,6 +70,8 @@ def _print(evaluation: Evaluation) -> None:
         print_line(f"{seen} of these sources were in the training split", style="red")
     if parts := result["known_and_unknown"]:
         print_table(_known_table(parts))
+    if evaluation.errors is not None and len(evaluation.errors.wrong):
+        _print_errors(evaluation.errors, decoded)
     print_line(f"results, figures and predictions  {evaluation.folder}")
 
 
@@ -104,6 +113,28 @@ def _known_table(parts: Mapping[str, Metrics]) -> Table:
     for part, scores in parts.items():
         table.add_row(part, *_cells(metrics, scores))
     return table
+
+
+def _print_errors(errors: Errors, outputs: int) -> None:
+    """Print the most frequent confusions, the most confident wrong outputs, and the calibration."""
+    frames = {
+        f"confusions of target tokens: the {SHOWN} most frequent": errors.confusions,
+        f"wrong outputs: the {SHOWN} most confident": errors.wrong,
+    }
+    for title, frame in frames.items():
+        table = Table(*frame.columns, title=title, pad_edge=False)
+        for row in frame.head(SHOWN).fillna("–").itertuples(index=False):
+            texts = (escape_control_characters(str(cell)) for cell in row)
+            table.add_row(*(Text(text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…") for text in texts))
+        print_table(table)
+    if errors.calibration.empty:
+        return
+    surest = errors.calibration.iloc[-1]
+    print_line(
+        f"confidence: {surest.outputs:.0f} of {outputs} outputs have a mean of {surest.confidence:.2f}, and "
+        f"{100 * surest.accuracy:.0f} % of these are right. The least confident tenth has "
+        f"{100 * errors.found_in(0.1):.0f} % of the errors"
+    )
 
 
 def _cells(metrics: Mapping[str, registry.Metric], scores: Mapping[str, float | None]) -> Iterator[str]:

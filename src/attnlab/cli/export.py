@@ -13,7 +13,7 @@ PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("run", metavar="RUN", help="a run directory or a checkpoint file")
+    parser.add_argument("run", metavar="RUN", help=arguments.RUN)
     parser.add_argument(
         "--onnx",
         metavar="DIR",
@@ -30,6 +30,7 @@ def main(options: argparse.Namespace) -> int:
     missing = [package for package in PACKAGES if find_spec(package) is None]
     if missing:
         raise UserError(f"attnlab export needs {', '.join(missing)}: pip install 'attnlab[export]'")
+    from attnlab.data.tokenization.tokenizer import PresplitTokenizer
     from attnlab.deploy.export import folder, graphs
     from attnlab.training.models import load_network
 
@@ -42,6 +43,11 @@ def main(options: argparse.Namespace) -> int:
         raise UserError(
             f"{options.run} cannot be exported: data.preparation changes a sentence before the network reads "
             "it, which an export does not do. Use attnlab predict"
+        )
+    if any(isinstance(tokenizer, PresplitTokenizer) for tokenizer in vocabularies):
+        raise UserError(
+            f"{options.run} cannot be exported: its tokenizer splits texts by a Python module. Use attnlab "
+            "predict"
         )
     folder.write(options.onnx, graphs.export(network), config, vocabularies, int8=options.int8)
     size = sum(file.stat().st_size for file in options.onnx.glob("*.onnx"))

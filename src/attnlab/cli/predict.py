@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
 
 GROUPS = ("reranking", "grammar")
 """Groups that can be changed, besides the section `search`."""
+
+MARK = "\N{REPLACEMENT CHARACTER}"
+NUMBERS = ("log_p", "p", "p_beam", "score")
+"""Attributes of a prediction that `--nbest` prints."""
 
 IMPORTS = ("attnlab.api.model", "attnlab.cli.attention_output")
 
@@ -48,9 +53,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--nbest",
         type=arguments.positive,
-        default=1,
         metavar="N",
-        help="print the N best hypotheses per line, each as line number, score and text",
+        help="print a table of the N best hypotheses per line, with their probabilities",
+    )
+    parser.add_argument(
+        "--lexicon",
+        metavar="FILE",
+        help="output the most frequent target of each source in FILE, which has the columns of the training "
+        "file, and translate the other sources",
+    )
+    parser.add_argument(
+        "--unknown",
+        choices=("copy", "skip", "mark"),
+        help="source symbols outside the vocabulary: copy them into the output where it attends to them, "
+        f"mark these places with {MARK}, or leave them out of the source (default: the network reads <unk>)",
     )
     parser.add_argument(
         "--attention",
@@ -67,42 +83,78 @@ def main(options: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from attnlab.api import evaluation_data
+    from attnlab.api.words import fill_unknown, read_lexicon, without_unknown
     from attnlab.cli import attention_output
     from attnlab.fast import machine
+    from attnlab.files.predictions import Prediction
     from attnlab.training.model import PROGRESS_DELAY
 
+    if options.lexicon is not None and options.prefix:
+        raise UsageError("--lexicon outputs whole words: it cannot be given with --prefix")
     attention = attention_output.check(options.attention)
     stream = input_lines.standard_input("one sentence per line")
     model, translator = _load(options)
     machine.use_faster_threads()
     interactive = sys.stdin.isatty()
     lines = input_lines.read_lines(stream, interactive=interactive)
-    warnings = _Warnings(model, translator)
+    warnings = _Warnings(model, translator, skips=options.unknown == "skip")
     layout = evaluation_data.layout_of(model.config)
+    lexicon = {} if options.lexicon is None else read_lexicon(model, options.lexicon)
+    tokenizer = model.vocabularies.source
     failed = 0
 
     def read(number: int, text: str) -> Pair:
         if options.prefix:
             source, prefix = _source_and_prefix(text, has_features=warnings.has_features)
-            return replace(model.read(source, prefix), reference="")
+            pair = replace(model.read(source, prefix), reference="")
+            warnings.check_unknown(number, pair)
+            return pair
         read_text = layout.input_of(text) if layout else text
         pair = model.read(read_text)
         warnings.check_columns(number, text, read_text)
-        return pair
+        warnings.check_unknown(number, pair)
+        return without_unknown(pair, tokenizer) if options.unknown == "skip" else pair
 
     def compute(pairs: dict[int, Pair]) -> list[list[Prediction]]:
-        indices = [number - 1 for number in pairs]
-        return model.decode(
-            list(pairs.values()), translator, options.nbest, indices=indices, weights=attention is not None
+        forms = {number: lexicon.get(tokenizer.normalise(pair.source)) for number, pair in pairs.items()}
+        others = {number: pair for number, pair in pairs.items() if forms[number] is None}
+        indices = [number - 1 for number in others]
+        fills = options.unknown in ("copy", "mark")
+        decoded = model.decode(
+            list(others.values()),
+            translator,
+            options.nbest or 1,
+            indices=indices,
+            weights=fills or attention is not None,
         )
+        if fills:
+            mark = MARK if options.unknown == "mark" else None
+            decoded = [
+                [fill_unknown(each, model.vocabularies.target, mark) for each in row] for row in decoded
+            ]
+        rows = dict(zip(others, decoded, strict=True))
+        for number, form in forms.items():
+            if form is not None:
+                known = Prediction(
+                    index=number - 1, source=pairs[number].source, reference="", hypothesis=form
+                )
+                rows[number] = [known]
+        return [rows[number] for number in pairs]
 
     def write(number: int, pair: Pair | None, predictions: list[Prediction] | None) -> None:
-        _print(number, predictions or [], nbest=options.nbest)
-        for prediction in predictions or []:
+        if options.nbest is None:
+            text = predictions[0].hypothesis if predictions else ""
+            print(text.replace("\n", "\\n"), flush=True)
+        else:
+            _print_rows(number, predictions or [], has_features=warnings.has_features)
+        if pair is None or not predictions or not predictions[0].tokens:  # a bad line, or of the lexicon
+            return
+        for prediction in predictions:
             write_attention(prediction)
-        if pair is not None and predictions:
-            warnings.check(number, pair, predictions)
+        warnings.check(number, pair, predictions)
 
+    if options.nbest is not None:
+        print(*_columns(warnings.has_features), sep="\t", flush=True)
     no_bar = interactive or sys.stdout.isatty() or not sys.stderr.isatty()
     with (
         attention_output.open_output(attention, model.config) as write_attention,
@@ -140,7 +192,7 @@ def _load(options: argparse.Namespace) -> tuple[Model, Translator]:
     translator = model.translator()
     if options.prefix:
         translator = replace(translator, prefix_size=None)
-    if options.nbest > translator.beam_size:
+    if (options.nbest or 1) > translator.beam_size:
         raise UsageError(f"--nbest {options.nbest} needs a larger beam: add --beam {options.nbest}")
     return model, translator
 
@@ -158,26 +210,33 @@ def _source_and_prefix(text: str, *, has_features: bool) -> tuple[str, str]:
     return "\t".join(source), prefix
 
 
-def _print(number: int, predictions: Sequence[Prediction], *, nbest: int) -> None:
-    """Print the hypotheses of a line; an empty one if there is none."""
-    texts = [(prediction.score, prediction.hypothesis.replace("\n", "\\n")) for prediction in predictions]
-    if nbest == 1:
-        print(texts[0][1] if texts else "", flush=True)
-        return
-    for score, text in texts:
-        print(f"{number}\t{score:.4f}\t{text}", flush=True)
-    if not texts:
-        print(f"{number}\t\t", flush=True)
+def _columns(has_features: bool) -> list[str]:
+    """Return the names of the columns of `--nbest`."""
+    return [*("line", "rank", "input"), *["features"] * has_features, *("output", *NUMBERS)]
+
+
+def _print_rows(number: int, predictions: Sequence[Prediction], *, has_features: bool) -> None:
+    """Print a row for each hypothesis of a line; one without values if there is none."""
+    from attnlab.data.features import columns_of
+
+    for each in predictions:
+        texts = [*columns_of(each.source), ""][: 1 + has_features]
+        values = ["" if (value := getattr(each, name)) is None else f"{value:.4f}" for name in NUMBERS]
+        cells = [re.sub(r"\s", " ", text) for text in (*texts, each.hypothesis)]
+        print(number, each.rank, *cells, *values, sep="\t", flush=True)
+    if not predictions:
+        print(number, *[""] * (len(_columns(has_features)) - 1), sep="\t", flush=True)
 
 
 class _Warnings:
     """Counts the lines to which something happened that their outputs do not show."""
 
-    def __init__(self, model: Model, translator: Translator) -> None:
+    def __init__(self, model: Model, translator: Translator, *, skips: bool) -> None:
         from attnlab.data.datasets.pair_files import Columns
         from attnlab.nn.attention.location import scored_positions
 
         self.batching, self.tokenizer = model.config.batching, model.vocabularies.source
+        self.skips = skips  # unknown symbols are left out
         self.max_length = translator.max_length
         self.window = scored_positions(model.network)
         self.has_features = model.config.data.get("features_column") is not None
@@ -189,8 +248,6 @@ class _Warnings:
 
     def check(self, number: int, pair: Pair, predictions: Sequence[Prediction]) -> None:
         """Check a line that was translated."""
-        from attnlab.data.tokenization.tokenizer import UNKNOWN
-
         if any(len(prediction.tokens) > self.max_length for prediction in predictions):  # <eos> included
             limit = f"{self.max_length} tokens"
             self._add(
@@ -203,6 +260,12 @@ class _Warnings:
             self._add(f"the input was truncated to {limit} tokens", number)
         if length > self.window:
             self._add(f"tokens after attention.max_length={self.window} got weight 0", number)
+
+    def check_unknown(self, number: int, pair: Pair) -> None:
+        """Count the source tokens outside the vocabulary of a line."""
+        from attnlab.data.tokenization.tokenizer import UNKNOWN
+
+        ids = self.tokenizer.encode(pair.source)
         self.tokens += len(ids)
         if (unk := self.tokenizer.id_of(UNKNOWN)) in ids:
             spelled = zip(self.tokenizer.spell(pair.source), ids, strict=True)
@@ -232,6 +295,8 @@ class _Warnings:
         if self.unknown:
             tokens = (token for token, _ in self.unknown.most_common())
             counted = describe_unknown(self.unknown.total(), self.tokens, "source", "standard input", tokens)
+            if self.skips:
+                counted = counted.replace("read as <unk>", "left out")
             _warn(f"{counted}; in {count_lines('line', self.lines_of_unknown)}")
         self.lines.clear()
         self.columns.others.clear()

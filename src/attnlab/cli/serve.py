@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", metavar="RUN", nargs="+", help="a run directory or a checkpoint file")
+    parser.add_argument("runs", metavar="RUN", nargs="+", help=arguments.RUN)
     parser.add_argument(
         "--port",
         type=arguments.whole_number(0, 65535),

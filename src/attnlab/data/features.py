@@ -68,10 +68,13 @@ def features_of(source: str) -> list[str]:
     return [] if features is None else re.findall("⟨(.+?)⟩", features[0])
 
 
-def with_column(source: str) -> str:
-    """Return a source of `with_features` as the input `TEXT<TAB>FEATURES`; one without features as it is."""
-    features = features_of(source)
-    return f"{without_features(source)}\t{';'.join(features)}" if features else source
+def columns_of(source: str) -> list[str]:
+    """Return a source of `with_features` as text and features, `["ev", "N;ABL(PL)"]`; others as one text."""
+    features = FEATURES.search(source)
+    if features is None:
+        return [source]
+    joined = re.sub(r";?\(;", "(", ";".join(features_of(source))).replace(";)", ")")
+    return [source[: features.start()], joined]
 
 
 def is_feature(token: str) -> bool:

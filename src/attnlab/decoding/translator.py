@@ -135,10 +135,16 @@ class Translator:
             ]
             for rerank in self.reranking:
                 predictions = rerank(predictions)
+            total = sum(exp(sum(log_p)) for log_p in found.log_p[row]) or 1.0
             results.append(
                 [
-                    replace(prediction, rank=rank, weights=prediction.weights if weights else None)
-                    for rank, prediction in enumerate(predictions[:nbest], start=1)
+                    replace(
+                        each,
+                        rank=rank,
+                        p_beam=round((each.p or 0.0) / total, 4),
+                        weights=each.weights if weights else None,
+                    )
+                    for rank, each in enumerate(predictions[:nbest], start=1)
                 ]
             )
         return results
@@ -225,6 +231,7 @@ class Translator:
             hypothesis=vocabularies.output_text(tokens, pair),
             annotations=pair.annotations or {},
             score=score,
+            log_p=round(sum(log_p), 4),
             source_tokens=vocabularies.source.labels(source, pair.source),
             tokens=[*vocabularies.tokens(tokens, pair.source, target), "<eos>"],
             probabilities=[round(exp(value), 4) for value in log_p],

@@ -11,8 +11,9 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from math import exp
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -24,7 +25,7 @@ from attnlab.files.writing import write_atomically
 if TYPE_CHECKING:
     from attnlab.report.files import InlineFigure
 
-TEXTS = ("index", "line", "source", "reference", "hypothesis", "annotations")
+TEXTS = ("index", "line", "source", "reference", "hypothesis", "annotations", "log_p", "p_beam")
 """Fields of a file without weights."""
 
 PACKED_STEPS = 255
@@ -46,6 +47,8 @@ class Prediction:
         annotations: plain JSON data of the dataset (`Pair.annotations`), read by its own metrics.
         rank: position among the hypotheses of this source, 1 for the best.
         score: log-probability divided by length ** length_penalty, reranking included.
+        log_p: natural logarithm of the probability of the hypothesis given the source, "<eos>" included.
+        p_beam: its probability divided by the sum over all hypotheses of the search.
         source_tokens: S tokens as the network reads them; `<unk:SPELLING>` for one outside its vocabulary.
         tokens: T decoded tokens; the last is "<eos>".
         probabilities: of the T tokens, each given the source and the tokens before; None where unknown.
@@ -63,11 +66,18 @@ class Prediction:
     annotations: Mapping[str, Any] = field(default_factory=dict)
     rank: int = 1
     score: float | None = None
+    log_p: float | None = None
+    p_beam: float | None = None
     source_tokens: list[str] = field(default_factory=list)
     tokens: list[str] = field(default_factory=list)
     probabilities: list[float] | None = None
     weights: NDArray[np.floating[Any]] | None = field(default=None, compare=False)
     alignment: list[list[int]] | None = None
+
+    @property
+    def p(self) -> float | None:
+        """Probability of the hypothesis given the source."""
+        return None if self.log_p is None else exp(self.log_p)
 
     def plot(self, title: str = "", *, dark: bool = False) -> InlineFigure:
         """Plot the weights [T, S] as a heat map; raise `UserError` if there are none."""
@@ -100,13 +110,13 @@ Weights = Literal["omit", "pack", "round"]
 def write_predictions(path: Path, predictions: Iterable[Prediction], *, weights: Weights) -> None:
     """Write one JSON object per line, atomically.
 
-    With `weights="omit"` only the texts are written, without tokens, score and alignment.
+    With `weights="omit"` only the texts and log p are written.
     """
     write_atomically(path, "".join(to_json_line(prediction, weights) for prediction in predictions))
 
 
-def write_columns(path: Path, rows: Iterable[tuple[str, str]]) -> None:
-    """Write sources and outputs in two columns, atomically; tabs and newlines inside a text become spaces."""
+def write_columns(path: Path, rows: Iterable[Sequence[str]]) -> None:
+    """Write texts in columns, atomically; tabs and newlines inside a text become spaces."""
     lines = ("\t".join(re.sub(r"[\t\r\n]", " ", text) for text in row) for row in rows)
     write_atomically(path, "".join(f"{line}\n" for line in lines))
 

@@ -1,4 +1,4 @@
-"""Limits of the lengths of texts: checks, warnings, and the default limit of the search."""
+"""Limits of the lengths of texts, checks and warnings; the lengths of search and training from the data."""
 
 import logging
 from collections.abc import Sequence
@@ -20,6 +20,30 @@ log = logging.getLogger(__name__)
 
 LONGEST_OUTPUT = 100
 """Smallest `search.max_length` that is chosen from the data. Outputs longer than all targets are possible."""
+
+
+STEPS = 1000
+"""Steps of `trainer.max_steps=auto` for up to `STEP_PAIRS` training pairs."""
+STEP_PAIRS = 800
+GROWTH = 0.6
+"""Exponent with which they grow: four times as many for ten times as many pairs."""
+
+
+def choose_steps(config: DictConfig, pairs: int) -> DictConfig:
+    """Return the configuration with `trainer.max_steps=auto` replaced by a number for this many pairs.
+
+    With `trainer.val_check_interval=auto` there are four validations.
+    """
+    trainer = config.trainer
+    steps = trainer.max_steps
+    if steps == "auto":
+        steps = max(STEPS, round(STEPS * (pairs / STEP_PAIRS) ** GROWTH, -2))
+        log.info("%s training pairs: trainer.max_steps=%d, from trainer.max_steps=auto", f"{pairs:,}", steps)
+    config = config.copy()
+    config.trainer.max_steps = int(steps)
+    if trainer.val_check_interval == "auto":
+        config.trainer.val_check_interval = 1.0 if steps == -1 else max(1, int(steps) // 4)
+    return config
 
 
 def check_positions(network: Seq2Seq, data: Seq2SeqData) -> None:

@@ -13,7 +13,7 @@ from attnlab.training import build, components
 from attnlab.training.checkpoints import checkpoint_contents
 from attnlab.training.hardware import with_precision
 from attnlab.training.initialisation import find_source, freeze, initialise, load_word_vectors
-from attnlab.training.length_limits import check_positions, choose_max_length
+from attnlab.training.length_limits import check_positions, choose_max_length, choose_steps
 from attnlab.training.module import Seq2SeqModule
 from attnlab.training.own_parts import check_parts
 
@@ -49,7 +49,7 @@ def build_objects(config: DictConfig, *, corpus: Corpus | None = None, run: Run 
     source, vocabularies = find_source(init.get("from"), run, vocabularies)
     data = components.build_data(config, corpus, vocabularies)
     config = with_precision(config, run.read_result().get("precision") if run else None)
-    config = choose_max_length(build.match_sizes(config, vocabularies), data)
+    config = choose_steps(choose_max_length(build.match_sizes(config, vocabularies), data), len(corpus.train))
 
     log.info("building the network")
     network = build.build_network(config, vocabularies)

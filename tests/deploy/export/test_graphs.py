@@ -20,8 +20,8 @@ from networks import make_network
 from tiny_runs import TINY
 
 NETWORKS: list[tuple[str, dict[str, Any]]] = [
-    ("Location", {"order": "luong", "cell": "gru", "layer_norm": True}),
-    ("Hard", {"order": "gnmt", "layer_norm": True}),
+    ("Location", {"order": "luong", "cell": "gru"}),
+    ("Hard", {"order": "gnmt"}),
 ]
 
 
@@ -39,17 +39,25 @@ def test_graphs_equal_the_network(attention: str, settings: dict[str, Any]) -> N
 @pytest.mark.parametrize(
     "settings",
     [
-        ("encoder=mingru", "attention=mocha"),
+        ("attention=mocha",),
         ("encoder=convolutional", "attention=shift", "decoder=luong", "decoder.cell=gru", "decoder.layers=2"),
         ("encoder=transformer", "decoder=exact_hard", "attention=markov"),
     ],
-    ids=["linear recurrence", "convolutions and moving attention", "self-attention and exact hard attention"],
+    ids=["moving attention", "convolutions and moving attention", "self-attention and exact hard attention"],
 )
 def test_graphs_of_other_networks(composed: Callable[..., DictConfig], settings: tuple[str, ...]) -> None:
     words = whitespace(["a b c d e f g h"], max_size=None)
     network = build_network(composed(*TINY, *settings), Vocabularies(words, words)).eval()
     for graph in graphs.export(network):
         onnx.checker.check_model(graph)
+
+
+@pytest.mark.parametrize("encoder", ["encoder=mingru", "encoder.layer_norm=true"])
+def test_encoders_without_an_operator_are_refused(encoder: str, composed: Callable[..., DictConfig]) -> None:
+    words = whitespace(["a b c d e f g h"], max_size=None)
+    network = build_network(composed(*TINY, encoder), Vocabularies(words, words)).eval()
+    with pytest.raises(UserError, match=r"cannot be exported to ONNX: (the rounds|ONNX has no)"):
+        graphs.export(network)
 
 
 class _Branching(Additive):

@@ -226,8 +226,7 @@ class PresplitTokenizer(Tokenizer):
 
     Attributes:
         KEY: key of the pipeline in the JSON text.
-        module: a module that imports only Python's standard library, which a model is exported with. Its
-            function `cut` splits a text into pieces, and `join` returns the text of any pieces.
+        module: its function `cut` splits a text into pieces, and `join` returns the text of any pieces.
     """
 
     KEY: ClassVar[str]

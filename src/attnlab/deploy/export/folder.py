@@ -8,7 +8,6 @@
         export.json                                         settings of the decoding loop
         config.yaml                                         the configuration of the run
         translate.py                                        decoding with ONNX Runtime
-        MODULE.py                                           only for a tokenizer that splits texts by a module
 """
 
 import json
@@ -23,7 +22,6 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 
 from attnlab import __version__
-from attnlab.data.tokenization.tokenizer import PresplitTokenizer, Tokenizer
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.deploy.export.graphs import Graphs
 from attnlab.errors import UserError
@@ -52,17 +50,12 @@ def write(
     folder = folder.absolute()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as temporary:
-        new, old = Path(temporary) / "new", Path(temporary) / "old"
+        new = Path(temporary) / "new"
         new.mkdir()
         _write_files(new, graphs, config, vocabularies, int8=int8)
         if folder.exists():
-            folder.rename(old)
-        try:
-            new.rename(folder)
-        except OSError:
-            if old.exists():
-                old.rename(folder)
-            raise
+            folder.rename(Path(temporary) / "old")
+        new.rename(folder)
 
 
 def _write_files(
@@ -76,19 +69,15 @@ def _write_files(
         else:
             onnx.save(graph, path)
     for side, tokenizer in vocabularies._asdict().items():
-        pipeline = tokenizer.to_json()
-        if isinstance(tokenizer, PresplitTokenizer):
-            pipeline = str(json.loads(pipeline)[tokenizer.KEY])
-            shutil.copyfile(str(tokenizer.module.__file__), folder / f"{_module_name(tokenizer)}.py")
-        (folder / f"{side}_tokenizer.json").write_text(pipeline, encoding="utf-8")
+        (folder / f"{side}_tokenizer.json").write_text(tokenizer.to_json(), encoding="utf-8")
     resolved = OmegaConf.create(OmegaConf.to_container(config, resolve=True))
     (folder / "config.yaml").write_text(OmegaConf.to_yaml(resolved), encoding="utf-8")
     shutil.copyfile(FOLDER / "translate.py", folder / "translate.py")
-    settings = json.dumps(decoding_settings(config, vocabularies), indent=2)
+    settings = json.dumps(decoding_settings(config), indent=2)
     (folder / SETTINGS).write_text(settings + "\n", encoding="utf-8")
 
 
-def decoding_settings(config: DictConfig, vocabularies: Vocabularies) -> dict[str, Any]:
+def decoding_settings(config: DictConfig) -> dict[str, Any]:
     """Return the settings that the decoding loop needs."""
     encoder = config.encoder
     source_eos, limit = bool(config.batching.source_eos), config.batching.max_source_length
@@ -101,12 +90,4 @@ def decoding_settings(config: DictConfig, vocabularies: Vocabularies) -> dict[st
         "max_positions": encoder.max_positions if encoder.get("positions") == "learned" else None,
         "copies_source": copies_source(config),
         "reads_features": config.data.get("features_column") is not None,
-        **{f"{side}_module": _module_name(tokenizer) for side, tokenizer in vocabularies._asdict().items()},
     }
-
-
-def _module_name(tokenizer: Tokenizer) -> str | None:
-    """Return the name in the folder of the module that splits and joins texts; None if no module does."""
-    if isinstance(tokenizer, PresplitTokenizer):
-        return tokenizer.module.__name__.rpartition(".")[2]
-    return None

@@ -15,8 +15,7 @@ import logging
 import re
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
 
@@ -30,7 +29,7 @@ from onnxscript.optimizer import fold_constants_ir
 from torch import Tensor, nn
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_unflatten
 
-from attnlab.deploy.export.recurrent import OnnxRecurrentEncoder, solve
+from attnlab.deploy.export.recurrent import OnnxRecurrentEncoder
 from attnlab.errors import UserError
 from attnlab.fast import make_plain
 from attnlab.nn.decoders import TransformerDecoder
@@ -50,6 +49,9 @@ COMPARED = ((1, 1), (1, 2), (3, 23))
 
 TOLERANCE = 1e-3
 """Largest accepted difference of log-probabilities, weights and states."""
+
+
+logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it warns of packages that are not used here
 
 
 class Graphs(NamedTuple):
@@ -72,10 +74,15 @@ def export(network: Seq2Seq) -> Graphs:
     """Export a network in evaluation mode, and compare the graphs with the network."""
     if isinstance(network.decoder, TransformerDecoder):
         raise _unsupported(network, "the state of decoder=transformer grows with every token")
+    if isinstance(network.encoder, LinearRecurrentEncoder):
+        raise _unsupported(network, "the rounds of a linear recurrence depend on the length")
+    if isinstance(network.encoder, RecurrentEncoder) and network.encoder.norms is not None:
+        raise _unsupported(network, "ONNX has no recurrent layer with encoder.layer_norm=true")
     network = deepcopy(network)
     make_plain(network)
     try:
-        with torch.no_grad(), _silent():
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about operators that are not used here
             examples = [_example(network, *size) for size in TRACED]
             graphs = Graphs(_trace_encoder(network, examples), _trace_step(network, examples))
             difference = max(_difference(network, graphs, *size) for size in COMPARED)
@@ -114,10 +121,6 @@ def _traceable(encoder: Encoder) -> Encoder:
     """Return an encoder that computes the same and can be traced for any length."""
     if type(encoder) is RecurrentEncoder:
         return OnnxRecurrentEncoder(encoder)
-    if isinstance(encoder, LinearRecurrentEncoder):
-        encoder = deepcopy(encoder)
-        for part in encoder.parts:
-            part.solve = solve  # type: ignore[assignment]
     return encoder
 
 
@@ -243,7 +246,6 @@ def _optimize(model: onnx_ir.Model) -> None:
         passes.RemoveUnusedFunctionsPass(),  # type: ignore[no-untyped-call]
         passes.RemoveUnusedOpsetsPass(),
         passes.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0),
-        passes.LiftSubgraphInitializersToMainGraphPass(),
         passes.DeduplicateInitializersPass(),
         passes.CommonSubexpressionEliminationPass(),
         passes.RemoveUnusedNodesPass(),
@@ -272,17 +274,3 @@ def _run(model: onnx.ModelProto, inputs: dict[str, Tensor]) -> dict[str, Tensor]
     arrays = session.run(None, {name: value.numpy() for name, value in inputs.items()})
     names = [output.name for output in session.get_outputs()]
     return {name: torch.from_numpy(array) for name, array in zip(names, arrays, strict=True)}
-
-
-@contextmanager
-def _silent() -> Iterator[None]:
-    """Suppress the exporter's warnings, which are about packages and operators that are not used here."""
-    log = logging.getLogger("torch.onnx")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        log.setLevel(level)

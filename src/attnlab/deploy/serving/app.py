@@ -61,7 +61,10 @@ class Translation(BaseModel):
     """A translation of one sentence."""
 
     text: str
-    score: Annotated[float, Field(description="length-normalised log-probability")]
+    score: Annotated[float, Field(description="length-normalised log-probability, with reranking")]
+    log_p: Annotated[float, Field(description="natural logarithm of its probability given the source")]
+    p: Annotated[float, Field(description="its probability given the source")]
+    p_beam: Annotated[float | None, Field(description="p divided by the sum over the beam")]
     tokens: Annotated[list[str], Field(description="the last one is <eos>, also at the maximum length")]
     probabilities: Annotated[list[float] | None, Field(description="of the tokens, given the ones before")]
     source_tokens: list[str]
@@ -227,6 +230,9 @@ def _to_json(prediction: Prediction) -> Translation:
     return Translation(
         text=prediction.hypothesis,
         score=prediction.score or 0.0,
+        log_p=prediction.log_p or 0.0,
+        p=prediction.p or 0.0,
+        p_beam=prediction.p_beam,
         tokens=prediction.tokens,
         probabilities=prediction.probabilities,
         source_tokens=prediction.source_tokens,

@@ -97,7 +97,7 @@
     card.error.textContent = error;
     card.article.classList.remove("busy");
     card.output.textContent = prediction?.text ?? "";
-    card.facts.textContent = [card.model.mechanism, prediction && `score ${prediction.score.toFixed(3)}`].filter(Boolean).join(" · ");
+    card.facts.textContent = [card.model.mechanism, prediction && `p = ${prediction.p.toPrecision(3)}`].filter(Boolean).join(" · ");
     const hasMap = prediction !== null && prediction.attention !== null;
     const empty = prediction === null ? "" : "This mechanism has no attention weights.";
     card.frame.replaceChildren(hasMap ? draw(card) : empty);

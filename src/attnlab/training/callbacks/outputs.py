@@ -6,7 +6,7 @@ from pathlib import Path
 
 from lightning import Callback, LightningModule, Trainer
 
-from attnlab.data.features import without_features
+from attnlab.data.features import columns_of
 from attnlab.files.predictions import Prediction, write_columns, write_predictions
 from attnlab.files.run_directory import Run, predictions_file
 from attnlab.report.files import save_png_and_svg
@@ -19,7 +19,7 @@ class Predictions(Callback):
     """Writes two files per split with one line per sentence, and logs a table of the first ones.
 
     The files are `val.jsonl`, and `test.jsonl` or one `test-NAME.jsonl` per named test set. Beside each, a
-    file with the ending `.tsv` has the source, without features, and the output in two columns.
+    file with the ending `.tsv` has the source, its features if there are any, and the output in columns.
     """
 
     def __init__(self, folder: Path, *, rows: int = 20) -> None:
@@ -39,7 +39,7 @@ class Predictions(Callback):
             return
         path = self.folder / predictions_file(split)
         write_predictions(path, module.outputs, weights="omit")
-        outputs = [(without_features(output.source), output.hypothesis) for output in module.outputs]
+        outputs = [(*columns_of(output.source), output.hypothesis) for output in module.outputs]
         write_columns(path.with_suffix(".tsv"), outputs)
         rows = [
             [output.source, output.reference, output.hypothesis] for output in module.outputs[: self.rows]

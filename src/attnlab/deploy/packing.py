@@ -1,0 +1,110 @@
+"""Packed models: a checkpoint without the state of its training, with what a model card states."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from attnlab import __version__
+from attnlab.api.model import RunPath, locate_all
+from attnlab.errors import UserError
+from attnlab.metrics import registry
+from attnlab.training.checkpoints import read_checkpoint, save_checkpoint
+from attnlab.training.models import RESTORE_ERRORS, network_weights
+
+CARD = "card"
+"""Key in a checkpoint, beside the configuration, of the fields that `pack` adds."""
+
+
+def pack(run: RunPath, path: str | Path | None = None, *, bf16: bool = False, **fields: str) -> Path:
+    """Write a trained model as one file, which is accepted wherever a run is.
+
+    It is a checkpoint without optimizer, loops and callbacks: the weights, the configuration, the tokenizers,
+    digests of the data, hashes of the training sources, and the scores. Opening it runs no code.
+
+    Args:
+        run: a run directory, of which the best checkpoint is packed, or a checkpoint file.
+        path: file to write; by default NAME-VARIANT-seedN.ckpt in the current folder.
+        bf16: store the weights in bfloat16, in half of the size; the model computes in fp32 as before, and
+            its outputs can differ.
+        **fields: fields of the model card, such as `licence`, `citation` and `description`.
+
+    Raises:
+        UserError: if there is no checkpoint, or it is damaged, or the file exists.
+    """
+    source, checkpoint, card = _read(run)
+    config = checkpoint["attnlab"]["config"]
+    name = f"{config['name']}-{config['variant']}-seed{config['seed']}.ckpt"
+    path = Path(path or name.replace("/", "-")).expanduser()
+    if path.exists():
+        raise UserError(f"{path} exists: remove it, or give another file with --output")
+    weights = network_weights(checkpoint, source)
+    if bf16:  # tied weights share their memory, and are stored once
+        shared = {
+            (value.data_ptr(), value.shape): value.bfloat16() if value.is_floating_point() else value
+            for value in weights.values()
+        }
+        weights = {key: shared[value.data_ptr(), value.shape] for key, value in weights.items()}
+    contents = {
+        "state_dict": {f"network.{key}": value for key, value in weights.items()},
+        "attnlab": {**checkpoint["attnlab"], CARD: {**card, **fields}},
+    }
+    save_checkpoint(contents, path)
+    return path
+
+
+def model_card(model: RunPath) -> str:
+    """Return the model card of a run, a checkpoint or a packed model: Markdown with a block of YAML.
+
+    Raises:
+        UserError: if there is no checkpoint, or it is damaged.
+    """
+    path, checkpoint, card = _read(model)
+    contents, weights = checkpoint["attnlab"], network_weights(checkpoint, path)
+    config, unstated = contents["config"], "not stated: ask the author"
+    try:
+        data = contents.get("data", {"files": {}, "splits": {}})
+        parts = ("encoder", "attention", "decoder", "readout")
+        facts = {
+            "licence": unstated,
+            "citation": unstated,
+            **{name: value for name, value in card.items() if name not in ("description", "scores")},
+            "input": "TEXT" if config["data"].get("features_column") is None else "TEXT<TAB>FEATURES",
+            "network": [config[part]["_target_"].rpartition(".")[2] for part in parts],
+            "parameters": sum({value.data_ptr(): value.numel() for value in weights.values()}.values()),
+            "types": sorted({str(value.dtype) for value in weights.values()}),
+            "pairs": {split: record["pairs"] for split, record in data["splits"].items()},
+            "scores": {
+                name: f"{metric.number(value)} {metric.unit}".strip()
+                for name, value in card["scores"].items()
+                if (metric := registry.metric(name)).kind in ("text", "token")
+            },
+            "sha256": {Path(file).name: digest for file, digest in data["files"].items()},
+        }
+        block = yaml.safe_dump(facts, sort_keys=False, allow_unicode=True, width=1000)
+    except (*RESTORE_ERRORS, yaml.YAMLError) as error:
+        raise UserError(f"{path} does not fit this version of attnlab ({error!r})") from error
+    title = f"# {config['name']}/{config['variant']}, seed {config['seed']}"
+    use = f"    attnlab predict {path.name} < lines.txt"
+    return "\n\n".join([title, str(card.get("description", "")), use, f"```yaml\n{block}```"])
+
+
+def _read(model: RunPath) -> tuple[Path, dict[str, Any], dict[str, Any]]:
+    """Return the path and the contents of a checkpoint, and the fields of its card."""
+    ((run, path),) = locate_all(model)
+    checkpoint = read_checkpoint(path)
+    try:
+        config = checkpoint["attnlab"]["config"]
+        complete = {"name", "variant", "seed", "data"} <= config.keys() and checkpoint["state_dict"]
+        result = run.read_result() if path == run.best else {}  # other checkpoints have other scores
+        version = result.get("packages", {}).get("attnlab", __version__)
+        card = {
+            "attnlab": version,
+            "scores": result.get("metrics", {}),
+            **checkpoint["attnlab"].get(CARD, {}),
+        }
+    except RESTORE_ERRORS:
+        complete = False
+    if not complete:
+        raise UserError(f"{path} was not written by attnlab: it contains no weights or no configuration")
+    return path, checkpoint, card

@@ -1,0 +1,132 @@
+"""Errors of decoded texts: confusions of tokens, wrong outputs, calibration, accuracy by group."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from rapidfuzz.distance import Levenshtein
+
+from attnlab.files.predictions import Prediction
+from attnlab.files.writing import write_atomically
+from attnlab.metrics.text.exact_match import has_equal_words
+
+EXAMPLES = 3
+"""Number of sources that a confusion names."""
+
+
+class Edit(NamedTuple):
+    """One edit of a minimal edit script from an output to its reference."""
+
+    expected: str  # token of the reference; "" if the output has an additional token
+    output: str  # token of the output; "" if one is missing
+    aligned: str = ""  # source token with the largest attention weight of the output token; "" if unknown
+
+
+class Errors(NamedTuple):
+    """Errors of the outputs of a split, as data frames."""
+
+    confusions: pd.DataFrame
+    """Most frequent first: `expected`, `output`, `count`, `aligned` source tokens and `examples` of sources.
+    `expected` is empty for an additional token, and `output` for a missing one."""
+    wrong: pd.DataFrame
+    """Wrong outputs, the most confident first: `source`, `reference`, `output`, `confidence`, `edits`."""
+    groups: pd.DataFrame
+    """Right outputs by `kind` (length, feature, source) and `value`: `inputs`, `right`, `accuracy`."""
+    calibration: pd.DataFrame
+    """By tenth of the confidence: `outputs`, mean `confidence`, and `accuracy`, which should equal it."""
+    found: pd.DataFrame
+    """If the least confident outputs are checked first: the shares `checked` and `found` of the errors."""
+
+    def found_in(self, share: float) -> float:
+        """Return the share of the wrong outputs among the least confident `share` of all outputs."""
+        return float(self.found["found"][self.found["checked"] <= share + 1e-9].max())
+
+    def write(self, folder: Path) -> None:
+        """Write a CSV file for each table."""
+        for name, table in self._asdict().items():
+            write_atomically(folder / f"{name}.csv", table.to_csv(index=False))
+
+
+def find_errors(
+    predictions: Sequence[Prediction],
+    tokenize: Callable[[str], list[str]] = str.split,
+    groups: Mapping[str, Sequence[Iterable[str]]] | None = None,
+) -> Errors:
+    """Find the errors of decoded texts. An output is right if its words are those of its reference.
+
+    The confidence is the probability within the beam (`Prediction.p_beam`), or with greedy search the
+    probability; NaN for predictions of versions that did not store it.
+
+    Args:
+        predictions: N outputs with references.
+        tokenize: splits a text into target tokens.
+        groups: for each kind of group the values of each output, such as {"feature": [["N", "PL"], …]}.
+    """
+    uses_beam = any(each.p_beam not in (None, 1.0) for each in predictions)
+    edits = [edits_of(each, tokenize) for each in predictions]
+    outputs = pd.DataFrame(
+        {
+            "source": [each.source for each in predictions],
+            "reference": [each.reference for each in predictions],
+            "output": [each.hypothesis for each in predictions],
+            "confidence": np.array([each.p_beam if uses_beam else each.p for each in predictions], float),
+            "edits": [", ".join(f"{e.expected or '∅'} > {e.output or '∅'}" for e in row) for row in edits],
+            "right": [has_equal_words(each.hypothesis, each.reference) for each in predictions],
+        }
+    ).sort_values("confidence", kind="stable")
+    wrong = outputs[~outputs["right"]]
+    tenths = outputs.groupby(np.minimum(np.floor((outputs["confidence"] * 10).round(6)), 9))
+    members = [
+        (kind, value, is_right)
+        for kind, values in (groups or {}).items()
+        for row, is_right in zip(values, outputs["right"].sort_index(), strict=True)
+        for value in {*row}
+    ]
+    by_group = pd.DataFrame(members, columns=["kind", "value", "right"]).groupby(["kind", "value"])["right"]
+    table_of_groups = by_group.agg(inputs="size", right="sum", accuracy="mean").reset_index()
+    return Errors(
+        confusions=_confusions(predictions, edits),
+        wrong=wrong[::-1].drop(columns="right"),
+        # Numbers in their order, features by their length and name
+        groups=table_of_groups.sort_values(["kind", "value"], key=lambda column: column.str.zfill(99)),
+        calibration=tenths.agg(
+            outputs=("right", "size"), confidence=("confidence", "mean"), accuracy=("right", "mean")
+        ).reset_index(drop=True),
+        found=pd.DataFrame(
+            {
+                "checked": np.arange(1, len(outputs) + 1) / len(outputs),
+                "found": (~outputs["right"]).cumsum() / max(len(wrong), 1),
+            }
+        ),
+    )
+
+
+def edits_of(prediction: Prediction, tokenize: Callable[[str], list[str]] = str.split) -> list[Edit]:
+    """Return the edits that make the output equal to its reference, from left to right."""
+    output, reference = tokenize(prediction.hypothesis), tokenize(prediction.reference)
+    aligned = [""] * len(output)
+    weights = prediction.weights  # [T, S], with a row of "<eos>"
+    if weights is not None and len(weights) == len(output) + 1 and weights.any():
+        aligned = [prediction.source_tokens[int(column)] for column in weights[:-1].argmax(axis=1)]
+    return [
+        Edit(reference[op.dest_pos], "")
+        if op.tag == "insert"
+        else Edit(
+            "" if op.tag == "delete" else reference[op.dest_pos], output[op.src_pos], aligned[op.src_pos]
+        )
+        for op in Levenshtein.editops(output, reference)
+    ]
+
+
+def _confusions(predictions: Sequence[Prediction], edits: Sequence[Sequence[Edit]]) -> pd.DataFrame:
+    columns = [*Edit._fields, "source"]
+    rows = [(*edit, each.source) for each, row in zip(predictions, edits, strict=True) for edit in row]
+    found = pd.DataFrame(rows, columns=columns).groupby(["expected", "output"], sort=False)
+    table = found.agg(
+        count=("source", "size"),
+        aligned=("aligned", lambda tokens: " ".join(tokens[tokens != ""].value_counts().index)),
+        examples=("source", lambda sources: " | ".join(sources.unique()[:EXAMPLES])),
+    )
+    return table.sort_values("count", ascending=False, kind="stable").reset_index()
