@@ -146,7 +146,11 @@ ROWS = {
         Row("trainer.fit(copy.deepcopy(module), data)"),
         Row(
             "trainer.fit(torch.compile(module), data)",
-            "torch.compile(module) would also compile metrics and decoding",
+            "torch.compile would compile the loops over positions again for each length",
+        ),
+        Row(
+            "module.network.compile(); trainer.fit(module, data)",
+            "torch.compile would compile the loops over positions again for each length",
         ),
     ],
 }

@@ -441,3 +441,9 @@ def test_finished_run_that_differs_in_its_length_is_named(
     (message,) = caplog.messages
     assert "trainer.max_epochs=4" in message
     assert f"init.from={shorter.directory} " in message
+
+
+def test_strategies_of_notebooks_are_refused(composed: Composed, tmp_path: Path) -> None:
+    config = composed(*TINY, "trainer.strategy=ddp_spawn")
+    with pytest.raises(UserError, match=r"ddp_spawn is for notebooks.*set trainer\.strategy=ddp"):
+        components.build_trainer(config, Run(tmp_path), [], [])

@@ -207,10 +207,10 @@ class Seq2SeqModule(lightning.LightningModule):
         return self._outputs(self.network(batch, forced), batch)
 
     def setup(self, stage: str) -> None:
-        if self._compiler_ctx is not None:
+        if self._compiler_ctx is not None or self.network._compiled_call_impl is not None:
             raise UserError(
-                "torch.compile(module) would also compile metrics and decoding, which takes minutes and "
-                "fails: give the Trainer the module itself"
+                "torch.compile would compile the loops over positions again for each length, which takes "
+                "minutes: give the Trainer the module itself, whose loops are fused"
             )
         if self.trainer.world_size > 1 and self.trainer.datamodule is None:  # type: ignore[attr-defined]
             raise UserError(
