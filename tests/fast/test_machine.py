@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -11,33 +12,49 @@ import torch.nn.functional as F
 from attnlab.errors import UserError
 from attnlab.fast import machine
 from attnlab.fast.linear import Products, outer
-from attnlab.fast.machine import LIBRARY, trains_by_onednn
 
 
-def test_library_is_timed_once_and_inherited(monkeypatch: pytest.MonkeyPatch, default_limits: None) -> None:
-    monkeypatch.setenv(LIBRARY, "mkl")
-    assert not trains_by_onednn()
-    monkeypatch.delenv(LIBRARY)
-    share = machine.onednn_share()
-    assert 0.1 < share < 10
-    monkeypatch.setattr(machine, "ONEDNN_SHARE", 10)
-    assert trains_by_onednn()
-    monkeypatch.setattr(machine, "ONEDNN_SHARE", 0.1)
-    assert trains_by_onednn()  # not timed again
-    assert os.environ[LIBRARY] == "onednn"  # for child processes
-    monkeypatch.setenv(LIBRARY, "cublas")
-    with pytest.raises(UserError, match=f"{LIBRARY}=cublas: set it to onednn or mkl"):
-        trains_by_onednn()
+@pytest.mark.parametrize(
+    ("variable", "chooses_onednn", "share", "limit"),
+    [
+        (machine.LIBRARY, machine.trains_by_onednn, machine.onednn_share, "ONEDNN_SHARE"),
+        (machine.SEARCH_LIBRARY, machine.searches_by_onednn, machine.search_share, "SEARCH_SHARE"),
+    ],
+)
+def test_library_is_timed_once_and_inherited(
+    variable: str,
+    chooses_onednn: Callable[[], bool],
+    share: Callable[[], float],
+    limit: str,
+    monkeypatch: pytest.MonkeyPatch,
+    default_limits: None,
+) -> None:
+    monkeypatch.setenv(variable, "mkl")
+    assert not chooses_onednn()
+    monkeypatch.delenv(variable)
+    assert 0.1 < share() < 10
+    monkeypatch.setattr(machine, limit, 10)
+    assert chooses_onednn()
+    monkeypatch.setattr(machine, limit, 0.1)
+    assert chooses_onednn()  # not timed again
+    assert os.environ[variable] == "onednn"  # for child processes
+    monkeypatch.setenv(variable, "cublas")
+    with pytest.raises(UserError, match=f"{variable}=cublas: set it to onednn or mkl"):
+        chooses_onednn()
 
 
 @pytest.mark.parametrize("library", ["mkl", "onednn"])
 def test_results_do_not_depend_on_the_library(
     library: str, monkeypatch: pytest.MonkeyPatch, default_limits: None
 ) -> None:
-    monkeypatch.setenv(LIBRARY, library)
+    for variable in (machine.LIBRARY, machine.SEARCH_LIBRARY):
+        monkeypatch.setenv(variable, library)
     torch.manual_seed(0)
-    x, weight = torch.randn(70, 600), torch.randn(900, 600, requires_grad=True)
-    output = Products().linear(x, weight)
+    x, weight, products = torch.randn(70, 600), torch.randn(900, 600, requires_grad=True), Products()
+    output = products.linear(x, weight)
+    with torch.no_grad():
+        for _ in range(2):  # then with a stored weight
+            torch.testing.assert_close(products.linear(x, weight), output, rtol=1e-5, atol=1e-4)
     torch.testing.assert_close(output, F.linear(x, weight), rtol=1e-5, atol=1e-4)
     torch.testing.assert_close(outer(output, x), output.T @ x, rtol=1e-5, atol=1e-2)
 

@@ -1,8 +1,8 @@
 """Timings that choose what is faster on this machine; each takes a fraction of a second.
 
-The library of the large products of training, bf16, and the number of threads: CPUs differ in all three. The
-first two are judged by the CPU time of one thread, which other programs hardly change, and the shortest of
-some rounds; threads by the median of the time that passes, which other programs do change.
+The libraries of the large products of training and of searches, bf16, and the number of threads: CPUs differ
+in all of them. Threads are judged by the median of the time that passes, which other programs change; the
+others by the CPU time of one thread, which they hardly change, and the shortest of some rounds.
 """
 
 import os
@@ -16,11 +16,11 @@ import torch.nn.functional as F
 
 from attnlab.errors import UserError
 
-LIBRARY = "ATTNLAB_PRODUCTS"
-"""Environment variable with the library of the large products of training in fp32, `onednn` or `mkl`.
+LIBRARY, SEARCH_LIBRARY = "ATTNLAB_PRODUCTS", "ATTNLAB_SEARCH_PRODUCTS"
+"""Environment variables with the library of the large products of training and of searches in fp32.
 
-It is set by the first timing, so that the processes that this one starts do not repeat it, and may be set by
-the user.
+Each is `onednn` or `mkl`. The first timing sets it, so that the processes that this one starts do not repeat
+it, and the user may set it.
 """
 
 ROWS, OUTPUTS, INPUTS = 64, 2048, 512
@@ -33,8 +33,11 @@ It is 0.88 to 0.93 on an AMD EPYC with AVX-512, where training with oneDNN is 6 
 the same CPU limited to AVX2, where it is 5 % slower.
 """
 
-ONEDNN_SHARE_OF_SEARCH = 1.1
-"""oneDNN computes the products of a search, by stored weights, if it takes less than this share of MKL."""
+SEARCH_SHARE = 1.1
+"""oneDNN computes the products of a search if it takes less than this share of the time of MKL.
+
+It is 0.84 to 0.93 on an AMD EPYC with AVX-512.
+"""
 
 BF16_SHARE = 0.75
 """bf16 is used if it takes less than this share of the time of fp32: 0.5 with bf16 units, over 2 without."""
@@ -48,11 +51,20 @@ Two threads on cores that other programs use take 13 to 120 times as long as one
 
 def trains_by_onednn() -> bool:
     """Return whether oneDNN computes the large products of training in fp32, by a timing or `LIBRARY`."""
-    library = os.environ.get(LIBRARY)
+    return _chooses_onednn(LIBRARY, onednn_share, ONEDNN_SHARE)
+
+
+def searches_by_onednn() -> bool:
+    """Return whether oneDNN computes the large products of searches, by a timing or `SEARCH_LIBRARY`."""
+    return _chooses_onednn(SEARCH_LIBRARY, search_share, SEARCH_SHARE)
+
+
+def _chooses_onednn(variable: str, share: Callable[[], float], limit: float) -> bool:
+    library = os.environ.get(variable)
     if library is None:
-        library = os.environ[LIBRARY] = "onednn" if onednn_share() < ONEDNN_SHARE else "mkl"
+        library = os.environ[variable] = "onednn" if share() < limit else "mkl"
     if library not in ("onednn", "mkl"):
-        raise UserError(f"{LIBRARY}={library}: set it to onednn or mkl, or unset it")
+        raise UserError(f"{variable}={library}: set it to onednn or mkl, or unset it")
     return library == "onednn"
 
 
@@ -76,14 +88,13 @@ def onednn_share() -> float:
     return _share(onednn, mkl, rounds=8)
 
 
-@cache
 @torch.no_grad()
-def searches_by_onednn() -> bool:
-    """Return whether oneDNN computes the large products of searches in fp32, by a timing."""
+def search_share() -> float:
+    """Return the time of oneDNN for a product with a stored weight, divided by that of MKL."""
     x, weight = torch.ones(ROWS, INPUTS), torch.full((OUTPUTS, INPUTS), 0.01)
     packed = torch.ops.mkldnn._reorder_linear_weight(weight)
     onednn = partial(torch.ops.mkldnn._linear_pointwise, x, packed, None, "none", [], "")
-    return _share(onednn, partial(F.linear, x, weight), rounds=4) < ONEDNN_SHARE_OF_SEARCH
+    return _share(onednn, partial(F.linear, x, weight), rounds=4)
 
 
 @cache
