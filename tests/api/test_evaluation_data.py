@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig
 
-from attnlab.api.evaluation_data import check_unchanged, read, separate
+from attnlab.api.evaluation_data import check_unchanged, find_data, read, separate
 from attnlab.data import digests
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.tokenization import train
 from attnlab.data.tokenization.train import subwords as train_subwords
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UsageError, UserError
+from attnlab.files.run_directory import prepare_run
 
 WORDS = train.whitespace(["a b c"], max_size=None)
 VOCABULARIES = Vocabularies(WORDS, WORDS)
@@ -97,3 +98,21 @@ def test_given_files_can_have_alignments(composed: Callable[..., DictConfig], tm
 def test_file_name_that_hydra_cannot_parse_is_a_usage_error(composed: Callable[..., DictConfig]) -> None:
     with pytest.raises(UsageError, match=r"data\.test=a\(b: cannot be parsed; quote a value"):
         separate(composed(), ["data.test=a(b"])
+
+
+def test_data_of_a_run_is_found_from_another_folder(
+    composed: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained, here = tmp_path / "trained", tmp_path / "here"
+    for folder in (trained, here):
+        folder.mkdir()
+        (folder / "both.tsv").write_text("a\tb\n")
+    (trained / "train.tsv").write_text("a\tb\n")
+    monkeypatch.chdir(here)
+    paths = ("data.train=train.tsv", "data.val=both.tsv", "data.test=missing.tsv")
+    config = composed("data=pairs", *paths)
+    run = prepare_run(config)
+    run.write_result("finished", metrics={"val/loss": 1.0}, folder=str(trained))
+    found = find_data(config, run).data
+    assert (found.train, found.val, found.test) == (f"{trained}/train.tsv", "both.tsv", "missing.tsv")
+    assert config.data.train == "train.tsv"

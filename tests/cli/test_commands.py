@@ -130,7 +130,10 @@ def test_finished_run_is_not_trained_again(trained: Run, folder: Path) -> None:
     assert "already finished" in completed.stdout
     assert "force=true" in completed.stdout
     directory = trained.directory.relative_to(folder)
-    assert completed.stdout.splitlines()[-1] == f"wandb sync {directory}/wandb/offline-run-*"
+    assert (
+        completed.stdout.splitlines()[-1]
+        == f"to upload (optional): wandb sync {directory}/wandb/offline-run-*"
+    )
     assert trained.result.stat().st_mtime_ns == before
 
 

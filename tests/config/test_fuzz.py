@@ -11,11 +11,13 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from attnlab.config.checks import check_plain, check_settings, known_settings
-from attnlab.config.compose import compose_run, explain
+from attnlab.config.compose import check_overrides, compose_run, explain
+from attnlab.config.options import SYNONYMS, options_of, suggest
 from attnlab.config.sections import SECTIONS
 from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
-from attnlab.errors import UserError
+from attnlab.errors import UsageError, UserError
+from attnlab.files.yaml import read_yaml
 from attnlab.training.build import build_network, build_translator
 
 VALUES: tuple[Any, ...] = (
@@ -128,21 +130,18 @@ def test_override_of_the_wrong_kind_is_one_line(override: str) -> None:
     assert "\n" not in line
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "suggestion"),
     [
         ("lr=0.1", "optimizer.lr"),
-        ("epochs=3", "trainer.max_epochs"),
         ("arch=lstm", "encoder"),
         ("vocab=100", "tokenizer.max_size"),
         ("target_tokenizer=words", "tokenizer@target_tokenizer"),
         ("encoder.hidden=8", "encoder.size"),
         ("attention=bahdanau", "additive"),
-        ("attention=luong", "general"),
         ("checkpoint.monitor=val/accuracy", "val/token_accuracy"),
         ("data=pairs data.dev=x", "data.val"),
-        ("data=pairs data.features_col=1", "data.source_column"),
+        ("data=pairs data.features_col=1", "data.features_column"),
     ],
 )
 def test_words_of_other_toolkits_are_known(overrides: str, suggestion: str) -> None:
@@ -151,3 +150,18 @@ def test_words_of_other_toolkits_are_known(overrides: str, suggestion: str) -> N
     error = refused.value
     line = explain(error) if isinstance(error, HydraException) else str(error)
     assert f"Did you mean '{suggestion}'?" in line
+
+
+def test_every_synonym_suggests_a_setting_that_exists() -> None:
+    words = read_yaml(SYNONYMS)
+    known = {"val/token_accuracy", "tokenizer@target_tokenizer", "none"}
+    known |= {name for options in OPTIONS for name in known_settings(plain(options), imported=True)}
+    known |= {option for group in ("encoder", "attention") for option in options_of(group)}
+    for setting, synonyms in words["settings"].items():
+        assert setting in known, setting
+        for word in synonyms:
+            section = setting.rpartition(".")[0]
+            assert suggest(f"{section}.{word}".lstrip("."), known) == f" Did you mean {setting!r}?"
+    for word in words["answers"]:
+        with pytest.raises(UsageError, match=f"trainer.{word} is no setting: "):
+            check_overrides([f"trainer.{word}=x"])

@@ -10,6 +10,7 @@ from hydra import compose
 from hydra.core.global_hydra import GlobalHydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
@@ -225,6 +226,12 @@ COMMANDS = (
     ("train seeed=1", r"Unknown setting 'seeed'\. Did you mean 'seed'\?"),
     ("train attention_override=uniform", "attnlab evaluate RUN attention_override=uniform"),
     ("train explain=all", "explain is a setting of attnlab evaluate"),
+    ("train ~logger", "~logger: a group cannot be deleted; choose another option, logger=none"),
+    ("train hydra.run.dir=X", "paths.output=FOLDER sets where they are"),
+    ("train -m hydra.sweep.subdir=X seed=1,2", "paths.output=FOLDER sets where they are"),
+    ("train --config-path X", "--config-dir FOLDER adds the options of a folder"),
+    ("train trainer.ckpt_path=x", "the same command resumes an interrupted run"),
+    ("train data=pairs data.dev=x --cfg job", "Did you mean 'data.val'"),
     ("train +widht=1", r"\+widht=1: no part of attnlab has a setting 'widht'"),
     ("train name=日本", "quote a value with special characters: name='\"日本\"'"),
     ("train data=pairs data.path={lang}_train.tsv", r", or refer to a setting by \$\{lang\}"),
@@ -373,6 +380,9 @@ def test_missing_home_folder_is_one_line(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(OmegaConfBaseException) as refused:
         compose_run([])
     check(explain(refused.value), "HOME is not set: set it, or give .* paths.cache=FOLDER")
+    with pytest.raises(HydraException) as unknown:
+        compose_run(["seeed=1"])
+    check(explain(unknown.value), "Did you mean 'seed'")
 
 
 def test_defaults_pass_all_checks() -> None:

@@ -32,3 +32,15 @@ def test_numbers_and_flags_from_the_environment_are_read(monkeypatch: pytest.Mon
     assert (config.seed, config.optimizer.lr, config.name) == (12, 5e-4, "12")
     with pytest.raises(UsageError, match="seed=twelve: must be a whole number"):
         compose_run(["seed=${oc.env:WORD}"])
+
+
+@pytest.mark.parametrize("word", ["nan", "null", "true", "no", "1e5", "1_000", "inf", "ady", "007"])
+def test_text_setting_has_the_text_as_typed(word: str) -> None:
+    assert compose_run([f"lang={word}", "variant=${lang}"]).variant == word
+    assert compose_run([f"variant={word}"]).variant == word
+
+
+def test_numbers_of_a_new_setting_stay_numbers() -> None:
+    config = compose_run(["width=24", "rate=1e-3", "encoder.size=${width}", "optimizer.lr=${rate}"])
+    assert (config.encoder.size, config.optimizer.lr) == (24, 0.001)
+    assert accept(["lang=ady,nan,gre", "variant=${lang}"])[0] == "++lang=ady,'nan',gre"

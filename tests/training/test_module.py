@@ -401,6 +401,10 @@ def test_run_whose_last_validation_was_the_best_is_logged(
     log_untrained(monitored, {"val/x": list(enumerate(values))}, 96)
     message = "val/x was best at the last of 96 steps: more may help (trainer.max_steps, trainer.max_epochs)"
     assert caplog.messages == [message] * is_last
+    for last, logs in ((0.9985, is_last), (0.9995, False)):
+        caplog.clear()
+        log_untrained(monitored, {"val/x": list(enumerate(values)), "val/exact_match": [(9, last)]}, 96)
+        assert len(caplog.messages) == logs
 
 
 def test_single_validation_is_logged(caplog: pytest.LogCaptureFixture) -> None:

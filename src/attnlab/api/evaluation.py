@@ -96,6 +96,7 @@ def evaluate(
     members = locate_all(runs)
     trusted = trusted_names(trust)
     trained, vocabularies, network = load_model([checkpoint for _, checkpoint in members], trusted)
+    trained = evaluation_data.find_data(trained, members[0][0])
     given, other_overrides = evaluation_data.separate(trained, overrides)
     config = apply_overrides(trained, other_overrides)
     _refuse_fixed(overrides)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -14,6 +15,7 @@ from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datasets.pair_files import Layout
 from attnlab.data.datasets.pairs import alignment_files, read_evaluation_sets
 from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.files.run_directory import Run
 from attnlab.training.build import check_alignments
 
 LAYOUT = ("languages", "header", "source_column", "target_column", "features_column")
@@ -54,6 +56,21 @@ def separate(config: DictConfig, overrides: list[str]) -> tuple[GivenData, list[
     if not given.files.keys() & {"val", "test"}:
         return GivenData({}, {}), overrides
     return given, others
+
+
+def find_data(config: DictConfig, run: Run) -> DictConfig:
+    """Return the configuration with the relative paths of data that exist only in the folder of the training.
+
+    They are replaced by absolute ones, so that a run can be evaluated from every folder.
+    """
+    folder, found = run.read_result().get("folder"), config.copy()
+    for name in (*OTHER_DATA, "alignments_path"):
+        path = config.data.get(name)
+        if isinstance(folder, str) and isinstance(path, str) and path and not Path(path).exists():
+            there = Path(folder, path)
+            if there.exists():
+                found.data[name] = str(there)
+    return found
 
 
 def _own_layout(config: DictConfig) -> dict[str, Any]:

@@ -13,8 +13,9 @@ from typing import NoReturn
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from attnlab import __version__
 from attnlab.config import hydra_versions
-from attnlab.config.compose import accept, check_overrides, check_sweeps, usage_errors
+from attnlab.config.compose import accept, check_overrides, check_shown, check_sweeps, usage_errors
 from attnlab.config.options import user_folders
 from attnlab.errors import INTERRUPTED, UsageError, UserError
 from attnlab.jobs.grid import split_zip
@@ -29,7 +30,15 @@ def main(parsed: argparse.Namespace) -> int:
     """Train one run, or all runs of a sweep, which ends with a table of its jobs; returns the exit code."""
     arguments = _settings_without_dashes([word for word in parsed.arguments if word != PREPARE])
     zips = [word for word in arguments if split_zip(word) is not None]
+    if "--version" in arguments:
+        print(__version__)
+        return 0
     task = TrainTask(prepare_only=PREPARE in parsed.arguments, zips=zips)
+    if "TORCHELASTIC_RUN_ID" in os.environ and not task.prepare_only:
+        raise UsageError(
+            f"torchrun starts workers, not attnlab train: create the run directory with attnlab train "
+            f"{PREPARE}, then run torchrun … -m attnlab.jobs.worker RUN_DIR"
+        )
     if task.prepare_only and {"-m", "--multirun"} & {*arguments}:
         raise UsageError(f"{PREPARE} prints the directory of one run: remove -m")
     sys.argv = ["attnlab train", *arguments]
@@ -61,6 +70,8 @@ def _compose_and_train(arguments: list[str], task: TrainTask) -> None:
         parsed = OverridesParser.create().parse_overrides(overrides)
         check_sweeps(parsed)
         task.swept = {override.key_or_group for override in parsed if override.is_sweep_override()}
+    if options.cfg in ("job", "all") and not options.multirun and not task.zips:
+        check_shown(overrides)
     # Hydra's parser needs the options before the overrides
     sys.argv[1:] = [word for word in arguments if word not in options.overrides]
     sys.argv += accept(plain)
@@ -103,6 +114,11 @@ def _check_options(arguments: list[str]) -> argparse.Namespace:
     options = parser.parse_intermixed_args(arguments)
     if options.resolve and not options.cfg and not options.help:
         parser.error("--resolve shows resolved values in the output of --cfg: add --cfg job")
+    for name in ("config_path", "config_name"):
+        if getattr(options, name):
+            parser.error(
+                f"--{name.replace('_', '-')} is Hydra's: --config-dir FOLDER adds the options of a folder"
+            )
     return options
 
 

@@ -133,7 +133,9 @@ def check_values(
                     continue
                 typed = read_text(value)
                 if config is None or find_problem(known.types[key], typed) is not None:
-                    raise UsageError(f"{name}={show(value)}: {problem}")
+                    quoted = find_problem(known.types[key], show(value)) is None and value is not None
+                    hint = f"; a text of this form needs quotes: {name}='\"{show(value)}\"'" if quoted else ""
+                    raise UsageError(f"{name}={show(value)}: {problem}{hint}")
                 OmegaConf.update(config, name, typed)
             elif path and not known.open and key not in HYDRA_KEYS and not _is_part(path, value):
                 raise UsageError(_describe_unknown(name, settings, imported=imported))

@@ -15,13 +15,21 @@ from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
-from attnlab.config.checks import HYDRA_KEYS, allowed_settings, check_plain, known_settings, read_text
+from attnlab.config.checks import (
+    HYDRA_KEYS,
+    allowed_settings,
+    check_plain,
+    check_settings,
+    known_settings,
+    read_text,
+)
 from attnlab.config.hydra_versions import initialize_conf, register_resolver, searchpath
 from attnlab.config.options import (
     CONF,
     PARTS,
     PRESETS,
     check_name,
+    default_options,
     defaults_of,
     keys_of,
     options_of,
@@ -36,6 +44,9 @@ from attnlab.files.yaml import read_yaml
 
 REPLACEABLE = ("reranking", "grammar", "explain")
 """Groups whose option can be changed in a trained run, because no other setting depends on it."""
+
+FOLDERS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra.output_subdir")
+"""Settings of Hydra that attnlab does not obey."""
 
 register_resolver("quick", lambda short, full, *, _root_: short if _root_.quick else full)
 """`${quick:a,b}` is a if `quick=true`, else b."""
@@ -75,17 +86,56 @@ def compose_run(overrides: list[str]) -> DictConfig:
         )
 
 
+def check_shown(overrides: list[str]) -> None:
+    """Refuse settings that a configuration to be shown cannot have; imports classes only if it must."""
+    config = compose_run(overrides)
+    choices = HydraConfig.get().runtime.choices
+    for word in overrides:
+        group, _, key = word.lstrip("+~").partition("=")[0].partition(".")
+        option = choices.get(group)
+        named = keys_of(group, option) if option in options_of(group) else frozenset(_read_section(group))
+        if key and key.partition(".")[0] not in named | {*_read_section(group)}:
+            check_settings(config)
+            return
+
+
+def _read_section(name: str) -> Mapping[str, Any]:
+    content = read_yaml(CONF / "train.yaml").get(name)
+    return content if isinstance(content, Mapping) else {}
+
+
 def accept(overrides: list[str]) -> list[str]:
     """Return the overrides with `++` before settings of sections, which the chosen options may not name.
 
     So `trainer.limit_val_batches=3` needs no +. The checks refuse settings that do not exist. Neither
     does a new setting that another override refers to, as in `lang=ady,gre data.train='${lang}_train.tsv'`.
     """
-    referred = {*re.findall(r"\$\{(\w+)\}", " ".join(overrides))} - top_level_keys()
-    return [
-        f"++{word}" if re.match(_accepted(), word) or word.partition("=")[0] in referred else word
-        for word in overrides
-    ]
+    referred = {*re.findall(r"\$\\?\{(\w+)", " ".join(overrides))} - top_level_keys()
+    accepted = []
+    for override in overrides:
+        key, equals, value = override.partition("=")
+        name = key.lstrip("+")
+        always = name in (*referred, "name", "variant")
+        quote = equals and (always or _is_text(name))
+        word = (
+            f"{key}={_quote_texts(value, null=always, numbers=name not in referred)}" if quote else override
+        )
+        accepted.append(f"++{word}" if re.match(_accepted(), word) or key in referred else word)
+    return accepted
+
+
+def _is_text(name: str) -> bool:
+    """Return whether every option that gives a setting a value gives it a text."""
+    defaults = defaults_of(name) if "." in name and "@" not in name else []
+    return bool(defaults) and all(isinstance(default, str) for default in defaults)
+
+
+def _quote_texts(value: str, *, null: bool, numbers: bool) -> str:
+    """Quote the values of an override, or of a sweep, that Hydra would read as numbers, flags or null."""
+    others = r"nan|[+-]?inf|true|false|[+-]?\d[\d_.]*e[+-]?\d+|[+-]?\d+(_\d+)+"
+    others += "|null" * null + r"|[+-]?\d+(\.\d*)?" * (null and numbers)
+    values = value.split(",")
+    return ",".join(f"'{each}'" if re.fullmatch(others, each, re.IGNORECASE) else each for each in values)
 
 
 @cache
@@ -101,7 +151,14 @@ def check_overrides(overrides: Iterable[str]) -> None:
     for word in overrides:
         group = word.lstrip("+").partition("=")[0].partition("@")[0]
         check_name(group)
+        if group in FOLDERS:
+            raise UsageError(
+                f"{word}: attnlab chooses the folders of runs; paths.output=FOLDER sets where they are"
+            )
         options = options_of(group)
+        if word.startswith("~") and (name := word[1:].partition("=")[0]) in default_options():
+            choice = "none" if "none" in options_of(name) else "OPTION"
+            raise UsageError(f"{word}: a group cannot be deleted; choose another option, {name}={choice}")
         if not options or word.startswith(("~", "-")):
             continue
         try:
@@ -333,6 +390,7 @@ def explain(error: HydraException | OmegaConfBaseException) -> str:
     if unknown_key is None:
         return re.sub(r"^(.*) full_key: (\S+)( object_type=.*)?$", r"\2: \1", text)
     key = unknown_key[1]
-    settings: Any = OmegaConf.to_container(compose_run([]))
+    with initialize_conf():
+        settings: Any = OmegaConf.to_container(compose("train"), resolve=False)
     near = suggest(key, known_settings(settings))
     return f"Unknown setting {key!r}.{near} attnlab train --cfg job shows all settings"

@@ -26,37 +26,8 @@ imported.
 PRESETS = ("experiment", "study", "debug")
 """Groups whose options set keys of the whole configuration."""
 
-WORDS = {
-    "accuracy": "token_accuracy",
-    "arch": "encoder",
-    "averaging": "callbacks.averaging.decay",
-    "bahdanau": "additive",
-    "batch": "batch_size",
-    "beam": "beam_size",
-    "clip": "gradient_clip_val",
-    "csv": "none",
-    "dev": "val",
-    "early_stopping": "callbacks.early_stopping.patience",
-    "epochs": "max_epochs",
-    "features_col": "source_column",
-    "gru": "recurrent",
-    "hidden": "size",
-    "hidden_size": "size",
-    "learning_rate": "lr",
-    "lstm": "recurrent",
-    "luong": "general",
-    "model": "encoder",
-    "overfit_batches": "overfit",
-    "patience": "callbacks.early_stopping.patience",
-    "rnn": "recurrent",
-    "target_col": "target_column",
-    "target_tokenizer": "tokenizer@target_tokenizer",
-    "valid": "val",
-    "vocab": "tokenizer.max_size",
-    "vocab_size": "max_size",
-}
-"""Words of other toolkits, and the name or the last part of the name that attnlab has for them."""
-
+SYNONYMS = Path(__file__).with_name("synonyms.yaml")
+"""Words of other toolkits."""
 
 RENAMED = {
     "distillation.teachers": "loss.terms.distillation.teachers",
@@ -75,9 +46,11 @@ A setting chooses an option, too: `callbacks.averaging.decay=0.99` adds the call
 
 
 def check_name(key: str) -> None:
-    """Raise `UsageError` for a setting that has another name in this version."""
+    """Raise `UsageError` for a setting of earlier versions or other toolkits, with what to type."""
     if key in RENAMED:
         raise UsageError(f"{key} is now {RENAMED[key]}: write {RENAMED[key]}=VALUE")
+    if answer := _read_yaml(SYNONYMS)["answers"].get(key.rpartition(".")[2]):
+        raise UsageError(f"{key} is no setting: {answer}")
 
 
 def user_folders() -> list[Path]:
@@ -140,11 +113,14 @@ def suggest(name: str, names: Iterable[str]) -> str:
     """Return " Did you mean 'NEAREST'?", to append to a message, or "" if no name is similar."""
     known = {other: None for other in names if other != name and not other.rpartition(".")[2].startswith("_")}
     prefix, _, last = name.replace("/", ".").rpartition(".")
-    word = WORDS.get(last.lower(), last)
-    same = [other for other in known if other == word or other.endswith((f".{word}", f"/{word}"))]
-    same.sort(key=lambda other: (not other.startswith(f"{prefix}."), other.count(".")))
-    if word != last and not same:
-        return f" Did you mean {word!r}?" if re.search(r"\W", word) else ""
+    settings: dict[str, list[str]] = _read_yaml(SYNONYMS)["settings"]
+    synonyms = [setting for setting, words in settings.items() if last.lower() in words]
+    beside = [f"{prefix}.{setting.rpartition('.')[2]}" for setting in synonyms]
+    same = [other for other in (*beside, *synonyms) if other in known]
+    same += [setting for setting in synonyms if re.search(r"\W", setting)]
+    if not synonyms:
+        same = [other for other in known if other.endswith((f".{last}", f"/{last}"))]
+        same.sort(key=lambda other: (not other.startswith(f"{prefix}."), other.count(".")))
     near = same[:1] or difflib.get_close_matches(name, known, n=1, cutoff=0.6)
     return f" Did you mean {near[0]!r}?" if near else ""
 

@@ -118,7 +118,8 @@ def is_offline(run: Run) -> bool:
 
 def print_wandb_sync(folder: Path, runs: str, console: Console | None = None) -> None:
     """Print the command that uploads the W&B logs of a run directory, or of the ones in a folder."""
-    print_line(f"wandb sync {shlex.quote(_relative(folder))}/{runs}wandb/offline-run-*", console=console)
+    command = f"wandb sync {shlex.quote(_relative(folder))}/{runs}wandb/offline-run-*"
+    print_line(f"to upload (optional): {command}", console=console)
 
 
 def _deleted(run: Run) -> str:

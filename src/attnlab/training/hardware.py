@@ -71,5 +71,5 @@ def choose_for_machine(config: DictConfig, network: Seq2Seq, run: Run) -> dict[s
         if "products" in recorded:
             os.environ[machine.LIBRARY] = recorded["products"]
         choices["products"] = "onednn" if machine.trains_by_onednn() else "mkl"
-    log.info("for this machine: %s", ", ".join(f"{name} {value}" for name, value in choices.items()))
+    log.debug("for this machine: %s", ", ".join(f"{name} {value}" for name, value in choices.items()))
     return choices

@@ -38,6 +38,9 @@ log = logging.getLogger(__name__)
 LENGTHS = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time")
 """Settings that limit the length of a training."""
 
+PERFECT = 99.9
+"""Percentage of right outputs from which more training is not suggested."""
+
 AnyCallback = TypeVar("AnyCallback", bound=Callback)
 
 
@@ -168,8 +171,12 @@ def _log_sizes(corpus: Corpus, vocabularies: Vocabularies, network: Seq2Seq) -> 
 def log_untrained(checkpoint: DictConfig, logged: dict[str, list[tuple[int, float]]], steps: int) -> None:
     """Log that the last validation was the best one or the only one, so that more steps may help.
 
-    The loss is read too: error rates can stay at 100 % while it still falls.
+    The loss is read too: error rates can stay at 100 % while it still falls. Nothing is logged if at least
+    99.9 % of the outputs are right.
     """
+    exact = [value for _, value in logged.get("val/exact_match", [])]
+    if exact and metric("val/exact_match").of_100(exact[-1]) >= PERFECT:
+        return
     if len(logged.get("val/loss", [])) == 1:
         log.info(
             "there was one validation in %d steps, which cannot show whether more would help; a smaller "

@@ -34,9 +34,9 @@ BUSY = 0.25
 
 
 class EpochLog(Callback):
-    """Logs `epoch 3/30 · train/loss 0.41 · val/loss 0.38 · val/exact_match 83.1 % · …` after each epoch.
+    """Logs `epoch 3/30 · train/loss 0.41 · val/loss 0.38 · val/exact_match 83.1 %` after each epoch.
 
-    Scores are those of a validation in this epoch, if it had one.
+    Scores are those of a validation in this epoch, if it had one; the monitored one is among them.
     """
 
     def __init__(self) -> None:
@@ -46,10 +46,11 @@ class EpochLog(Callback):
         self.validated = True
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        validated = ("val/loss", "val/exact_match", getattr(trainer.checkpoint_callback, "monitor", None))
         numbers = " · ".join(
             f"{name.removesuffix('_epoch')} {metric(name).with_unit(float(value))}"
             for name, value in trainer.callback_metrics.items()
-            if name == "train/loss_epoch" or (self.validated and name.startswith("val/"))
+            if name == "train/loss_epoch" or (self.validated and name in validated)
         )
         self.validated = False
         if trainer.is_global_zero:
