@@ -20,6 +20,7 @@ from attnlab.fast import describe_speed
 from attnlab.files.metrics_file import read_metrics
 from attnlab.files.run_directory import Run
 from attnlab.files.run_identity import identity
+from attnlab.metrics import registry
 from attnlab.metrics.registry import describe_foreign, signatures
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training import components
@@ -175,7 +176,7 @@ def log_untrained(checkpoint: DictConfig, logged: dict[str, list[tuple[int, floa
     99.9 % of the outputs are right.
     """
     exact = [value for _, value in logged.get("val/exact_match", [])]
-    if exact and metric("val/exact_match").of_100(exact[-1]) >= PERFECT:
+    if exact and registry.metric("val/exact_match").of_100(exact[-1]) >= PERFECT:
         return
     if len(logged.get("val/loss", [])) == 1:
         log.info(
