@@ -1,8 +1,6 @@
 """Progress of the jobs of a sweep, read from their run directories. Imports no torch."""
 
 import time
-from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig
 from rich.console import Console
@@ -22,16 +20,15 @@ from attnlab.files.terminal import print_line
 from attnlab.metrics.registry import metric
 
 READ_INTERVAL = 1.0
-"""Seconds between two checks of the files of a job."""
+"""Seconds between two readings of the metrics of a job."""
 LINE_INTERVAL = 60.0
 """Seconds between two lines about a job in output that is not a terminal."""
 
 
-class JobFiles:
-    """The files of a job that show its progress.
+class JobProgress:
+    """Progress of a job, as its metrics.csv shows it.
 
     Attributes:
-        changed_at: time of the last change, by `time.monotonic`.
         epoch: number of validated epochs, from 1; 0 before the first validation.
         score: last value of the monitored metric.
     """
@@ -43,21 +40,14 @@ class JobFiles:
         self.epochs = epochs if isinstance(epochs, int) and epochs > 0 else None
         self.epoch = 0
         self.score: float | None = None
-        self.changed_at = self.read_at = time.monotonic()
-        self._state: Any = None
+        self.read_at = time.monotonic()
 
     def read(self) -> None:
-        """Read the files if they changed, at most once per `READ_INTERVAL`."""
+        """Read metrics.csv, at most once per `READ_INTERVAL`."""
         now = time.monotonic()
         if now - self.read_at < READ_INTERVAL:
             return
         self.read_at = now
-        paths = (self.run.metrics, self.run.log, self.run.last, self.run.result)
-        state = [_changed_at(path) for path in paths]
-        if state == self._state:
-            return
-        self._state = state
-        self.changed_at = now
         latest = read_latest(self.run.metrics, self.monitor)
         if latest is not None:
             self.epoch, self.score = latest[0] + 1, latest[1]
@@ -66,14 +56,6 @@ class JobFiles:
         """Return `dot-seed0-12345678  val/loss 0.4132`."""
         score = "" if self.score is None else f"  {self.monitor} {metric(self.monitor).with_unit(self.score)}"
         return f"{self.run.directory.name}{score}"
-
-
-def _changed_at(path: Path) -> int | None:
-    """Return the time in ns of the last change; None while a file does not exist, or is being replaced."""
-    try:
-        return path.stat().st_mtime_ns
-    except FileNotFoundError:
-        return None
 
 
 class SweepProgress:
@@ -92,14 +74,14 @@ class SweepProgress:
             disable=not console.is_terminal,
         )
         self.sweep = self.bars.add_task("checking", total=total)
-        self.lines: dict[JobFiles, TaskID] = {}
-        self.printed: dict[JobFiles, tuple[int, float]] = {}  # epoch and time of the last line
+        self.lines: dict[JobProgress, TaskID] = {}
+        self.printed: dict[JobProgress, tuple[int, float]] = {}  # epoch and time of the last line
 
     def print(self, line: str) -> None:
         """Print a line above the bars."""
         print_line(line, console=self.bars.console)
 
-    def update(self, running: list[JobFiles], *, ended: int, waiting: int, failed: int) -> None:
+    def update(self, running: list[JobProgress], *, ended: int, waiting: int, failed: int) -> None:
         """Show the state of the sweep and of its running jobs."""
         status = f"{len(running)} running · {waiting} waiting · {failed} failed"
         self.bars.update(self.sweep, description=status, completed=ended)
@@ -114,7 +96,7 @@ class SweepProgress:
             if self.bars.disable:
                 self._print_sparsely(job)
 
-    def _print_sparsely(self, job: JobFiles) -> None:
+    def _print_sparsely(self, job: JobProgress) -> None:
         """Print the epoch and the score of a job if they are new and its last line is old."""
         now = time.monotonic()
         epoch, printed_at = self.printed.setdefault(job, (0, now))

@@ -13,7 +13,7 @@ from attnlab.errors import InUseError
 from attnlab.files.run_directory import Run
 from attnlab.files.terminal import print_line
 from attnlab.jobs.interruption import handle_signals
-from attnlab.jobs.progress import JobFiles, SweepProgress
+from attnlab.jobs.progress import JobProgress, SweepProgress
 from attnlab.jobs.status import read_status, state
 from attnlab.jobs.worker_process import IN_USE
 
@@ -28,7 +28,7 @@ class Scheduler(ABC):
         signals: number of stop signals received.
         failed: number of failed jobs.
         pending: runs whose jobs have not ended.
-        files: files of every run that show its progress.
+        shown: progress of every run, for the terminal.
         on_start, on_end: called with a run when its job starts, and when it has ended.
     """
 
@@ -42,7 +42,7 @@ class Scheduler(ABC):
         self.signals = 0
         self.failed = 0
         self.pending: list[Run] = []
-        self.files: dict[Run, JobFiles] = {}
+        self.shown: dict[Run, JobProgress] = {}
         self.on_start: Callable[[Run], None] = lambda run: None
         self.on_end: Callable[[Run], None] = lambda run: None
         self._started: set[Run] = set()
@@ -81,7 +81,7 @@ class Scheduler(ABC):
         """
         console = Console(stderr=True)
         self.pending = unfinished(runs, console)
-        self.files = {run: JobFiles(run, run.read_config()) for run in self.pending}
+        self.shown = {run: JobProgress(run, run.read_config()) for run in self.pending}
         self.progress = SweepProgress(console, len(self.pending))
         with handle_signals(self._count_signal), self.progress.bars:
             if self.pending:
@@ -103,8 +103,8 @@ class Scheduler(ABC):
             for run in running:
                 self._start(run)
             self.progress.update(
-                [self.files[run] for run in running],
-                ended=len(self.files) - len(self.pending),
+                [self.shown[run] for run in running],
+                ended=len(self.shown) - len(self.pending),
                 waiting=len(self.pending) - len(running),
                 failed=self.failed,
             )

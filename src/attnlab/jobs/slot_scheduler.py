@@ -37,8 +37,6 @@ class SlotScheduler(Scheduler):
         retries: how often a failed job is repeated.
         fail_fast: whether the first failure stops all jobs.
         timeout: minutes after which a job is stopped; None for no limit.
-        progress_timeout: minutes without a change of its files after which a job is stopped; None for no
-            limit.
     """
 
     POLL_INTERVAL = 0.1
@@ -50,19 +48,16 @@ class SlotScheduler(Scheduler):
         retries: int,
         fail_fast: bool,
         timeout: float | None = None,
-        progress_timeout: float | None = None,
     ) -> None:
         super().__init__()
-        for name, value in (("timeout", timeout), ("progress_timeout", progress_timeout)):
-            if value is not None and not (isinstance(value, int | float) and value > 0):
-                raise UserError(f"hydra.launcher.{name}={value}: must be a number of minutes > 0, or null")
+        if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
+            raise UserError(f"hydra.launcher.timeout={timeout}: must be a number of minutes > 0, or null")
         if not isinstance(retries, int) or isinstance(retries, bool) or retries < 0:
             raise UserError(f"hydra.launcher.retries={retries}: must be a whole number ≥ 0")
         self.slots = slots
         self.retries = retries
         self.fail_fast = fail_fast
         self.timeout = timeout
-        self.progress_timeout = progress_timeout
         self.waiting: deque[Job] = deque()
         self.workers: dict[Worker, Job] = {}
         self.refused: list[Job] | None = []  # jobs whose run is in use; None once they are tried again
@@ -137,7 +132,7 @@ class SlotScheduler(Scheduler):
                     self.ended[job.run] = 0
                 else:
                     job.stopped_at, job.reason = None, None
-                    job.started_at = self.files[job.run].changed_at = time.monotonic()
+                    job.started_at = time.monotonic()
                     worker = worker_process.start_worker(
                         job.run, self.slots.environment(devices), to_log=True
                     )
@@ -153,8 +148,8 @@ class SlotScheduler(Scheduler):
         now = time.monotonic()
         for worker, job in self.workers.items():
             if job.stopped_at is None:
-                job.reason = self._timed_out(job, now)
-                if job.reason is not None:
+                if self.timeout is not None and now - job.started_at > 60 * self.timeout:
+                    job.reason = f"stopped after {self.timeout:g} minutes (hydra.launcher.timeout)"
                     self._terminate(worker, job)
             elif self.signals > 1 or now - job.stopped_at > STOP_TIMEOUT:
                 kill(worker)
@@ -163,12 +158,3 @@ class SlotScheduler(Scheduler):
         if job.stopped_at is None:
             job.stopped_at = time.monotonic()
             worker.terminate()
-
-    def _timed_out(self, job: Job, now: float) -> str | None:
-        """Return why a job must be stopped, or None."""
-        if self.timeout is not None and now - job.started_at > 60 * self.timeout:
-            return f"stopped after {self.timeout:g} minutes (hydra.launcher.timeout)"
-        unchanged = now - self.files[job.run].changed_at
-        if self.progress_timeout is not None and unchanged > 60 * self.progress_timeout:
-            return f"no progress for {self.progress_timeout:g} minutes (hydra.launcher.progress_timeout)"
-        return None
