@@ -147,9 +147,9 @@ def test_broken_alignment_files(tmp_path: Path, content: bytes, message: str):
         ({}, r"data.test=\{\}: give a file, or several as"),
         *(
             ({"a": path}, "data.test.a=.* must be the path of a file")
-            for path in (None, 5, "", True, ["good.tsv"], {"b": "good.tsv"})
+            for path in (None, 5, "", True, [], [5], {"b": "good.tsv"})
         ),
-        *((test, "data.test=.* must be the path of a file") for test in (5, "", True, ["good.tsv"])),
+        *((test, "data.test=.* must be the path of a file") for test in (5, "", True, [], [""])),
         ({"a": "none.tsv"}, "data.test.a: none.tsv does not exist"),
         ({"a": "good.tsv", "b": "none.tsv"}, "data.test.b: none.tsv does not exist"),
         ({"a": "."}, "data.test.a: . cannot be read .Is a directory."),

@@ -1,3 +1,4 @@
+import gzip
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -304,3 +305,33 @@ def test_one_row_without_a_target_is_left_out_of_a_test_file(write):
 )
 def test_a_row_of_a_table_is_reduced_to_what_a_model_reads(layout: Layout, line: str, expected: str):
     assert layout.input_of(line) == expected
+
+
+def test_lists_and_patterns_of_files_are_read_in_order(write, tmp_path, caplog):
+    caplog.set_level("INFO")
+    first, second = (
+        write("\n".join(ROWS[:4]), "b.tsv"),
+        write(gzip.compress("\n".join(ROWS[4:]).encode()), "a.tsv.gz"),
+    )
+    files = {"val": first, "test": first}
+    assert load(train=[first, second], **files).train == EXPECTED
+    corpus = load(train=f"{tmp_path}/[ab].tsv*", **files)
+    assert corpus.train == EXPECTED[4:] + EXPECTED[:4]
+    assert [str(pair.origin) for pair in corpus.train[5:7]] == [f"{second}, line 6", f"{first}, line 1"]
+    assert corpus.files[:2] == (Path(second), Path(first))
+    assert load(train=[first, second], limit=5, **files).train == EXPECTED[:5]
+    with pytest.raises(UserError, match=r"^data\.train=.*/\*\.txt: no file matches the pattern"):
+        load(train=f"{tmp_path}/*.txt", **files)
+    with pytest.raises(UserError, match=r"data\.alignments_path needs one file, and data\.train has 2"):
+        load(train=[first, second], alignments_path=first, **files)
+
+
+def test_patterns_of_aligned_files_match_prefixes(write, tmp_path):
+    for name, rows in (("two", ROWS[5:]), ("one", ROWS[:5])):
+        for ending, side in (("de", 0), ("en", 1)):
+            write("\n".join(row.split("\t")[side] for row in rows), f"{name}.{ending}")
+    write("ignored", "one.fr")
+    corpus = load(
+        train=f"{tmp_path}/*", languages=["de", "en"], val=f"{tmp_path}/one", test=f"{tmp_path}/two"
+    )
+    assert corpus.train == EXPECTED

@@ -5,6 +5,7 @@ Files that cannot be read or parsed, or have no pairs, raise `UserError`.
 
 import json
 import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import zip_longest
@@ -23,6 +24,8 @@ from attnlab.files.reading import SURROGATE, count_lines, exists, read_lines
 log = logging.getLogger(__name__)
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+PATTERN = re.compile(r"[*?[]")
+"""A character of a pattern that matches several files."""
 MANY_FEATURES = 100
 """A file with at least this many features, most of them different, has probably none."""
 COLUMN_NAMES = {"source", "target", "lemma", "form", "features", "word", "pronunciation", "token", "norm"}
@@ -95,6 +98,21 @@ Texts = tuple[str, ...]
 """The text of a line in each of the aligned files, or the line of a single file."""
 
 
+class Part(NamedTuple):
+    """A file, or two aligned files, and how to read their lines."""
+
+    files: Sequence[tuple[str, str]]  # the setting that gives each file, and its path
+    parse: Callable[[Texts, Origin], Pair]  # returns the pair of a line and its place
+    table: "Layout | None" = None  # columns and header, if the file is a table
+    covered: bool = False  # whether targets may be empty
+    keys: Sequence[str] | None = None  # of JSON objects
+
+    @property
+    def name(self) -> str:
+        """The paths, as `Origin.file`."""
+        return " and ".join(path for _, path in self.files)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Layout:
     """Places of the source and the target in files of pairs; the settings of `conf/data/pairs.yaml`."""
@@ -133,11 +151,12 @@ class Layout:
         may_be_covered: bool = False,
         cache: Path | None = None,
     ) -> PairFile:
-        """Read the pairs of a file, or of two aligned files that `location` is the prefix of.
+        """Read the pairs of a file, or of two aligned files that `location` is the prefix of; or of several.
 
         Args:
             location: path of a table or of JSON lines (`.jsonl`, `.ndjson` or `.json`), or the prefix of two
-                aligned files whose endings are the languages; each file may also end in `.gz`.
+                aligned files whose endings are the languages; each file may also end in `.gz`. Or a pattern
+                such as "corpus/*.tsv.gz", or several of these: their pairs follow each other.
             setting: the setting that gives the location, such as "data.train", for error messages.
             alignments: file with the gold alignment of each line; see `read_aligned`.
             limit: number of pairs to read; None for all.
@@ -145,32 +164,53 @@ class Layout:
                 targets are then empty.
             cache: folder of the cache of large files; None to keep all pairs in memory.
         """
+        locations = (
+            location if isinstance(location, Sequence) and not isinstance(location, str) else [location]
+        )
+        paths = [path for part in locations for path in self._expand(part, setting)]
+        if not paths:
+            raise UserError(f"{setting}={location} must be the path of a file")
+        if alignments and len(paths) > 1:
+            raise UserError(f"data.alignments_path needs one file, and {setting} has {len(paths)}: join them")
+        parts = [self._part(path, setting, may_be_covered=may_be_covered) for path in paths]
+        return _read(parts, alignments=alignments, limit=limit, cache=cache)
+
+    def _expand(self, location: Any, setting: str) -> list[str]:
+        """Return the paths, or the prefixes of aligned files, that match a pattern, in alphabetical order."""
         if not isinstance(location, str) or not location:
             raise UserError(f"{setting}={location} must be the path of a file")
+        if not PATTERN.search(location) or exists(location):
+            return [location]
+        endings = [f".{self.languages[0]}", f".{self.languages[0]}.gz"] if self.languages else []
+        prefixes = {
+            path.removesuffix(ending) for ending in endings for path in _matches(f"{location}{ending}")
+        }
+        paths = prefixes or _matches(location)
+        if not paths:
+            raise UserError(f"{setting}={location}: no file matches the pattern. Check the path")
+        return sorted(paths)
+
+    def _part(self, location: str, setting: str, *, may_be_covered: bool) -> Part:
+        """Return how to read a file or two aligned files."""
         if self.languages is not None:
             source, target = (f"{location}.{language}" for language in self.languages)
             existing = _existing(source), _existing(target)
             if any(existing) or not exists(location):
                 paths = (existing[0] or source, existing[1] or target)
-                return read_aligned(
-                    paths, (setting, setting), alignments=alignments, limit=limit, cache=cache
-                )
+                return Part([(setting, path) for path in paths], _parse_aligned)
         elif not exists(location) and (endings := _endings(location)):
             raise UserError(
                 f"{setting}: {location} does not exist. For the aligned files {location}.{endings[0]} and "
                 f"{location}.{endings[1]} set data.languages=[{','.join(endings)}]"
             )
         files = [(setting, location)]
-        common: dict[str, Any] = {"alignments": alignments, "limit": limit, "cache": cache}
         if location.removesuffix(".gz").endswith(JSON_SUFFIXES):
-            return _read(
-                files, self._parse_json, key={"keys": self.languages and [*self.languages]}, **common
-            )
+            return Part(files, self._parse_json, keys=self.languages and [*self.languages])
         covered = may_be_covered and self._is_covered(read_lines(location, setting=setting))
         if covered:
             log.info("%s: %s has no targets: outputs are written, and not scored", setting, location)
         parse = self._parse_covered if covered else self._parse_row
-        return _read(files, parse, key=asdict(self), table=self, covered=covered, **common)
+        return Part(files, parse, table=self, covered=covered)
 
     @property
     def columns(self) -> tuple[int, ...]:
@@ -281,8 +321,8 @@ def read_aligned(
         limit: number of pairs to read; None for all.
         cache: folder of the cache of large files; None to keep all pairs in memory.
     """
-    files = list(zip(settings, paths, strict=True))
-    return _read(files, _parse_aligned, key={}, alignments=alignments, limit=limit, cache=cache)
+    part = Part(list(zip(settings, paths, strict=True)), _parse_aligned)
+    return _read([part], alignments=alignments, limit=limit, cache=cache)
 
 
 def _parse_aligned(texts: Texts, origin: Origin) -> Pair:
@@ -290,56 +330,50 @@ def _parse_aligned(texts: Texts, origin: Origin) -> Pair:
 
 
 def _read(
-    files: Sequence[tuple[str, str]],
-    parse: Callable[[Texts, Origin], Pair],
-    *,
-    key: Key,
-    table: Layout | None = None,
-    alignments: str | None,
-    limit: int | None,
-    covered: bool = False,
-    cache: Path | None,
+    parts: Sequence[Part], *, alignments: str | None, limit: int | None, cache: Path | None
 ) -> PairFile:
-    """Read the pair of each line, and log the lines that have none.
+    """Read the pairs of all parts, and log the lines that have none.
 
     Args:
-        files: (setting, path) of one file, or of two aligned ones.
-        parse: returns the pair of a line and its place.
-        key: settings that `parse` depends on.
-        table: columns and header, if the file is a table.
-        alignments: file with the gold alignment of each line.
+        parts: the files.
+        alignments: file with the gold alignment of each line of a single part.
         limit: number of pairs to read; None for all.
-        covered: targets may be empty.
         cache: folder of the cache of large files; None to keep all pairs in memory.
 
     Raises:
-        UserError: if there are more lines without a pair than with one.
+        UserError: if a part has more lines without a pair than with one.
     """
-    paths = [path for _, path in files] + ([alignments] if alignments else [])
+    paths = [path for part in parts for _, path in part.files] + ([alignments] if alignments else [])
 
     def describe() -> Key | None:
-        digests = {path: current_digest(path) for path in paths}
-        if None in digests.values():
+        digests = [(path, current_digest(path)) for path in paths]
+        if None in dict(digests).values():
             return None  # reading raises the error
-        name = parse.__name__
-        return {"parse": name, "settings": key, "files": digests, "limit": limit, "covered": covered}
+        settings = [
+            (part.parse.__name__, len(part.files), part.keys, part.table and asdict(part.table), part.covered)
+            for part in parts
+        ]
+        return {"files": digests, "parts": settings, "limit": limit, "aligned": alignments is not None}
 
-    pairs = _parse(files, parse, table=table, alignments=alignments, limit=limit, covered=covered)
-    noun = f"the pairs of {' and '.join(path for _, path in files)}"
-    return PairFile(gather(pairs, cache=cache, key=describe, noun=noun), tuple(map(Path, paths)))
+    def pairs() -> Iterator[Pair]:
+        remaining = limit
+        for part in parts:
+            size = 0
+            for pair in _parse(part, alignments=alignments, limit=remaining):
+                yield pair
+                size += 1
+            remaining = None if remaining is None else remaining - size
+            if remaining == 0:
+                return
+
+    noun = f"the pairs of {parts[0].name}" + f" and {len(parts) - 1} other files" * (len(parts) > 1)
+    return PairFile(gather(pairs(), cache=cache, key=describe, noun=noun), tuple(map(Path, paths)))
 
 
-def _parse(
-    files: Sequence[tuple[str, str]],
-    parse: Callable[[Texts, Origin], Pair],
-    *,
-    table: Layout | None,
-    alignments: str | None,
-    limit: int | None,
-    covered: bool,
-) -> Iterator[Pair]:
-    """Yield the pair of each line; for the arguments see `_read`."""
-    name = " and ".join(path for _, path in files)
+def _parse(part: Part, *, alignments: str | None, limit: int | None) -> Iterator[Pair]:
+    """Yield the pair of each line of a part; for the arguments see `_read`."""
+    files, parse, table, covered = part.files, part.parse, part.table, part.covered
+    name = part.name
     lines = _read_lines([*files, ("data.alignments_path", alignments)] if alignments else files)
     size = 0
     empty: list[int] = []
@@ -417,6 +451,16 @@ def _log_first_row(cells: list[str], table: Layout, location: str) -> None:
     for column, cell in enumerate(cells):
         if column not in table.columns:
             log.info("%s: column %d is not read (%r)", location, column, cell[:50])
+
+
+def _matches(pattern: str) -> set[str]:
+    """Return the paths of the files that match a pattern; none if it is not valid."""
+    try:
+        path = Path(pattern).expanduser()
+        root = Path(path.anchor)
+        return {str(match) for match in root.glob(str(path.relative_to(root))) if match.is_file()}
+    except (OSError, RuntimeError, ValueError):
+        return set()
 
 
 def _existing(path: str) -> str | None:

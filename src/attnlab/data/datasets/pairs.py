@@ -13,11 +13,11 @@ from attnlab.settings import Count, FilePath, FolderPath, Size
 
 def load_pairs(
     *,
-    train: FilePath | None = None,
+    train: FilePath | Sequence[FilePath] | None = None,
     val: FilePath | None = None,
     test: str | Mapping[str, str] | None = None,
     languages: Sequence[str] | None = None,
-    path: FilePath | None = None,
+    path: FilePath | Sequence[FilePath] | None = None,
     source_path: FilePath | None = None,
     target_path: FilePath | None = None,
     alignments_path: str | Mapping[str, Any] | None = None,
@@ -35,7 +35,8 @@ def load_pairs(
 
     Args:
         train: training pairs: a tab-separated file as exported by Tatoeba and Anki (quotation marks are
-            text), JSON lines, or the prefix of two aligned files; see `Layout.read`.
+            text), JSON lines, or the prefix of two aligned files; or a pattern such as corpus/*.tsv.gz, or
+            several of these. See `Layout.read`.
         val: validation pairs, likewise, used as they are; None to split them off.
         test: test pairs, likewise, or several test sets by name; None to split them off. A table without
             targets is translated, and not scored.
