@@ -143,11 +143,10 @@ def test_changed_files_and_settings_have_files_of_their_own() -> None:
     with Path("train.tsv").open("a", encoding="utf-8") as file:
         file.write("one\tmore\n")
     assert load() == size + 1
-    sides = {"source_path": "train.de", "target_path": "train.en"}
-    swapped = {"source_path": "train.en", "target_path": "train.de"}
-    first, second = (
-        load_pairs(**paths, cache="cache", val_fraction=0.1).train[0] for paths in (sides, swapped)
-    )
+    others = {"val": "val.tsv", "test": "val.tsv", "cache": "cache"}
+    sides = {"source_path": "train.de", "target_path": "train.en", **others}
+    swapped = {"source_path": "train.en", "target_path": "train.de", **others}
+    first, second = (load_pairs(**paths).train[0] for paths in (sides, swapped))
     assert (first.source, first.target) == (second.target, second.source)
 
 
