@@ -59,7 +59,7 @@ def arguments(name: str, target: str | None) -> dict[str, Argument]:
                 meanings |= documented(*get_args(parameter.annotation))
     declared = types_of(section.declared)
     if section.declared is not None:
-        meanings |= dict.fromkeys(declared, "") | documented(section.declared)
+        meanings |= dict.fromkeys(declared, "") | entries(inspect.cleandoc(section.declared.__doc__ or ""))
     defaults = {key: each.default for key, each in parameters.items() if key not in declared}
     named = target is not None and "$" in target  # a reference to another setting
     known = allowed_settings(name, {} if target is None else {"_target_": target}, imported=not named)
