@@ -1,4 +1,4 @@
-"""Pairs in files that are mapped into memory: a corpus of any size in constant memory.
+"""Pairs in files that are mapped into memory, for corpora that do not fit into it.
 
 The files are written once under the digest of all that they depend on (`attnlab.files.cache`). Processes
 share their pages. A `Pair` is made from them when it is read, and is not kept. They are mapped as NumPy
