@@ -22,7 +22,7 @@ UNLIMITED = 10_000
 """Width, in characters, of tables that are not cut."""
 
 
-class StandardStream(io.FileIO):
+class StandardStream(io.BufferedWriter):
     """Standard output (1) or standard error (2) that may be lost: a closed terminal never ends a command.
 
     Args:
@@ -31,17 +31,29 @@ class StandardStream(io.FileIO):
     """
 
     def __init__(self, number: int, *, required: bool) -> None:
-        super().__init__(number, "w", closefd=False)
+        super().__init__(io.FileIO(number, "w", closefd=False))
         self.required = required
+
+    # The raw stream stays as it is: if Ctrl-C interrupted a method of its own, the buffer would write twice
 
     def write(self, data: Any) -> int:
         """Write bytes, or drop them if that fails; returns their number."""
         try:
             return super().write(data)
         except OSError as error:
-            if self.required and error.errno != errno.EIO:
-                raise OSError(error.errno, error.strerror, self.description) from None
+            self._raise_unless_dropped(error)
             return len(data)
+
+    def flush(self) -> None:
+        """Write what is buffered, or try again at the next flush if that fails."""
+        try:
+            super().flush()
+        except OSError as error:
+            self._raise_unless_dropped(error)
+
+    def _raise_unless_dropped(self, error: OSError) -> None:
+        if self.required and error.errno != errno.EIO:
+            raise OSError(error.errno, error.strerror, self.description) from None
 
     @property
     def description(self) -> str:
@@ -57,9 +69,8 @@ def replace_standard_streams(*, required: bool) -> None:
     for number, name in ((1, "stdout"), (2, "stderr")):
         stream = getattr(sys, name)
         if stream is not None:  # None if it was closed before the start
-            raw = StandardStream(number, required=required and number == 1)
             wrapper = io.TextIOWrapper(
-                io.BufferedWriter(raw),
+                StandardStream(number, required=required and number == 1),
                 encoding=stream.encoding,
                 errors=stream.errors,
                 line_buffering=number == 2 or os.isatty(number),
