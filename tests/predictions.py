@@ -9,11 +9,11 @@ from numpy.typing import ArrayLike
 from attnlab.files.predictions import Prediction
 
 
-def predictions_of(*pairs: tuple[str, str]) -> list[Prediction]:
-    """Return predictions of (hypothesis, reference) pairs."""
+def predictions_of(*texts: tuple[str, ...]) -> list[Prediction]:
+    """Return predictions of (hypothesis, reference, …) tuples; empty references are left out."""
     return [
-        Prediction(index=index, source="", reference=reference, hypothesis=hypothesis)
-        for index, (hypothesis, reference) in enumerate(pairs)
+        Prediction(index=index, source="", references=tuple(filter(None, references)), hypothesis=hypothesis)
+        for index, (hypothesis, *references) in enumerate(texts)
     ]
 
 
@@ -22,4 +22,4 @@ def attention_of(
 ) -> Prediction:
     """Return a prediction with these tokens and attention weights [T, S], without texts."""
     tokens = {"source_tokens": [*source], "tokens": [*target], "weights": np.array(weights, dtype=float)}
-    return Prediction(index=0, source="", reference="", hypothesis="", **tokens, **fields)
+    return Prediction(index=0, source="", hypothesis="", **tokens, **fields)

@@ -69,7 +69,9 @@ def write_run(
     if sentences is not None:
         run.predictions.mkdir()
         lines = [
-            json.dumps({"index": index, "source": source, "reference": reference, "hypothesis": hypothesis})
+            json.dumps(
+                {"index": index, "source": source, "references": [reference], "hypothesis": hypothesis}
+            )
             for index, (source, reference, hypothesis) in enumerate(sentences)
         ]
         (run.predictions / f"{split}.jsonl").write_text("".join(f"{line}\n" for line in lines))

@@ -52,7 +52,7 @@ def make_run(
             Prediction(
                 index=index,
                 source=source,
-                reference=reference,
+                references=(reference,),
                 hypothesis=output,
                 source_tokens=source_tokens,
                 tokens=tokens,

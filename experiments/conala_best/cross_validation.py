@@ -58,7 +58,7 @@ def rows(runs: Path, conala: Path) -> list[dict[str, str]]:
     developed = load_conala(path=conala, cache=runs, preparation=Preparation(slots=True)).splits["val"]
     known = {(pair.source, pair.reference) for pair in developed}
     for way, predictions in outputs.items():
-        unseen = [one for one in predictions if (one.source, one.reference) not in known]
+        unseen = [one for one in predictions if {(one.source, text) for text in one.references} - known]
         lines += [scores(way, ALL, predictions), scores(way, UNSEEN, unseen)]
     return lines
 

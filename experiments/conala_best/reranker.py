@@ -145,7 +145,7 @@ def candidates(
     lengths = np.array([len(prediction.tokens) for prediction in predictions])
     log_p = np.array([prediction.score for prediction in predictions]) * lengths**length_penalty
     texts = [prediction.hypothesis for prediction in predictions]
-    scored = [replace(prediction, reference=pair.reference or "") for prediction in predictions]
+    scored = [replace(prediction, references=(pair.reference or "",)) for prediction in predictions]
     of_source = np.zeros(len(texts)) if backward is None else reconstruction(texts, pair, backward)
     quoted = [conala.repeated_quotations(prediction) for prediction in predictions]
     valid = np.array([conala.is_valid_python(text) for text in texts])

@@ -82,7 +82,9 @@ def samples(runs: Sequence[RunRecord]) -> str:
     sentences = list(zip(*(run.predictions["test"] for run in runs), strict=True))
     for outputs in sentences[::every][:SAMPLES]:
         assert len({output.source for output in outputs}) == 1, "the systems have different test splits"
-        lines.append([outputs[0].source, outputs[0].reference, *(output.hypothesis for output in outputs)])
+        lines.append(
+            [outputs[0].source, outputs[0].references[0], *(output.hypothesis for output in outputs)]
+        )
     return "\n".join(f"| {' | '.join(map(escape_markdown, line))} |" for line in lines)
 
 

@@ -44,7 +44,7 @@ def main(path: str, count: int) -> None:
     config, vocabularies, network = load_network(checkpoint)
     predictions = read_predictions(run.predictions / "test.jsonl")[:count]
     sources = [prediction.source for prediction in predictions]
-    references = [prediction.reference for prediction in predictions]
+    references = [prediction.references[0] for prediction in predictions]
     greedy = replace(build_translator(config, vocabularies), beam_size=1, reranking=())
 
     def decode_batch(sources: list[str]) -> list[str]:

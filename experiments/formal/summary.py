@@ -108,7 +108,7 @@ def accuracy(predictions: list[Prediction], *, ended: bool) -> float:
     """
     shares = []
     for prediction in predictions:
-        hypothesis, reference = prediction.hypothesis.split(), prediction.reference.split()
+        hypothesis, reference = prediction.hypothesis.split(), prediction.references[0].split()
         if ended:
             hypothesis, reference = [*hypothesis, END], [*reference, END]
         right = sum(ours == theirs for ours, theirs in zip(hypothesis, reference, strict=False))

@@ -123,7 +123,7 @@ def settings_of(row: dict[str, str]) -> tuple[str, ...]:
 
 def right_prefixes(run: RunRecord) -> list[tuple[int, float]]:
     """Return for numbers of tokens the share of long outputs without an error in their first tokens."""
-    pairs = [(each.hypothesis.split(), each.reference.split()) for each in run.predictions["test/longer"]]
+    pairs = [(each.hypothesis.split(), each.references[0].split()) for each in run.predictions["test/longer"]]
     longest = max(len(reference) for _, reference in pairs)
     return [
         (n, fmean(hypothesis[:n] == reference[:n] for hypothesis, reference in pairs))

@@ -5,6 +5,7 @@ python summary.py [RUNS]: with the folder of the run directories, write results.
 
 import sys
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 
 from sacrebleu.metrics.bleu import BLEU
@@ -35,9 +36,9 @@ def main(runs: str | None = None) -> None:
 def with_lowercase_score(run: RunRecord) -> RunRecord:
     """Add BLEU of lower-case text, as the score of a test set "lowercase"."""
     hypotheses, references = zip(
-        *((row.hypothesis, row.reference) for row in run.predictions["test"]), strict=True
+        *((row.hypothesis, row.references) for row in run.predictions["test"]), strict=True
     )
-    score = BLEU(lowercase=True).corpus_score(hypotheses, [references]).score
+    score = BLEU(lowercase=True).corpus_score(hypotheses, [*zip_longest(*references)]).score
     return replace(run, scores=run.scores | {"test/lowercase/bleu": score})
 
 

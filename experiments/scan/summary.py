@@ -84,7 +84,7 @@ def scores(run: RunRecord, test: str) -> list[float | str]:
     if test == "longer":
         right: dict[bool, list[bool]] = {True: [], False: []}
         for each in run.predictions["test/longer"]:
-            right[NEW_PHRASE.search(each.source) is not None].append(each.hypothesis == each.reference)
+            right[NEW_PHRASE.search(each.source) is not None].append(each.hypothesis in each.references)
         phrases = [round(fmean(values), 6) if values else "" for values in right.values()]
     same = "" if test == "same" else round(run.scores["test/same/exact_match"], 6)
     return [round(run.scores[f"test/{test}/exact_match"], 6), *phrases, same]

@@ -39,7 +39,7 @@ def draw(axes: Axes, prediction: Prediction, fonts: LabelFonts) -> None:
     if any("⟨" in token for token in prediction.source_tokens):
         axes.tick_params(axis="x", rotation=90)  # features are longer than letters
     axes.grid(visible=False)
-    if prediction.hypothesis != prediction.reference:
+    if prediction.hypothesis not in prediction.references:
         axes.set_xlabel("wrong", color="tab:red", labelpad=1)
 
 

@@ -117,7 +117,7 @@ def write_normalisation(folders: list[Path]) -> None:
                 continue
             table = memorise(read(run.config["data"]["train"]))
             predictions = read_predictions(run.directory / "predictions" / "val.jsonl")
-            networks = [(each.source, each.reference, each.hypothesis) for each in predictions]
+            networks = [(each.source, each.references[0], each.hypothesis) for each in predictions]
             memorised = [(word, norm, table.get(word, word)) for word, norm, _ in networks]
             unknown = sum(word not in table for word, *_ in networks)
             rates = (*rates_apart(memorised, table), *rates_apart(networks, table))

@@ -115,7 +115,7 @@ def test_batches_are_bounded_by_padded_tokens(model: attnlab.Model, monkeypatch:
 def test_translations_begin_with_their_prefixes(model: attnlab.Model) -> None:
     first, second = model.translate(["3 4 5", "6 7"], prefixes=["7 7", ""], beam_size=2)
     assert first.tokens[:2] == ["7", "7"]
-    assert first.reference == ""  # a prefix is not a reference
+    assert first.references == ()  # a prefix is not a reference
     assert second.hypothesis == model.translate("6 7", beam_size=2)[0].hypothesis
     assert model.translate("3 4 5", prefixes="7 7", beam_size=2)[0].hypothesis == first.hypothesis
     with pytest.raises(attnlab.UserError, match="1 prefixes for 2 sentences: give one for each"):

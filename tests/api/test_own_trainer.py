@@ -50,7 +50,7 @@ def test_pairs_are_trained_and_translated() -> None:
     assert [prediction.source for prediction in predictions] == ["3 4 5", "6"]
     assert predictions == attnlab.load(module).translate(["3 4 5", "6"])
     (translated,) = trainer.predict(module, data)  # type: ignore[misc]
-    assert [prediction.reference for prediction in sorted(translated, key=lambda each: each.index)] == [
+    assert [prediction.references[0] for prediction in sorted(translated, key=lambda each: each.index)] == [
         target for _, target in VAL
     ]
 

@@ -19,7 +19,6 @@ TARGETS = whitespace(["a b c"])
 FILLED = Prediction(
     index=0,
     source="x q y",
-    reference="",
     hypothesis="a b b c new b",
     tokens=["a", "b", "b", "c", "new", "b", "<eos>"],
     source_tokens=["x", "<unk:q>", "y"],

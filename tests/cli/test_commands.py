@@ -64,7 +64,7 @@ def test_run_directory_contents(trained: Run) -> None:
         assert output.source_tokens == line["source"].split()
         assert output.tokens == [*line["hypothesis"].split(), "<eos>"]
         assert output.weights.sum(axis=1) == pytest.approx(np.ones(len(output.tokens)), abs=0.02)
-        pairs = zip(output.tokens, line["reference"].split(), strict=False)
+        pairs = zip(output.tokens, line["references"][0].split(), strict=False)
         correct = [*(ours == theirs for ours, theirs in pairs), False].index(False)
         size = len(output.source_tokens)
         assert output.alignment == [[row, size - 1 - row] for row in range(correct)]
@@ -72,7 +72,7 @@ def test_run_directory_contents(trained: Run) -> None:
         colours = {colour for _, colour in picture.convert("RGB").getcolors(2**24)}
     # Orange frames mark the gold alignment, as long as the output equals the reference
     assert ((213, 94, 0) in colours) == bool(outputs[0].alignment)
-    exact = sum(line["hypothesis"] == line["reference"] for line in lines) / 21
+    exact = sum([line["hypothesis"]] == line["references"] for line in lines) / 21
     assert result["metrics"]["test/exact_match"] == pytest.approx(exact)
     assert "epoch 12/12" in trained.log.read_text()
 
@@ -177,7 +177,7 @@ def test_evaluate_with_other_settings(trained: Run, folder: Path) -> None:
     for row in rows:
         assert re.search(rf"│ +{row['shortest']} │ +{row['sentences']} │", longer.stdout)
         right = [
-            sample["hypothesis"] == sample["reference"]
+            [sample["hypothesis"]] == sample["references"]
             for sample in map(json.loads, lines)
             if len(sample["source"].split()) == row["shortest"]
         ]

@@ -76,7 +76,7 @@ def test_evaluate_on_a_test_file(trained: Run, folder: Path) -> None:
         "index": 0,
         "line": 1,
         "source": "sort list var_0",
-        "reference": "sorted(never_seen_0)",
+        "references": ["sorted(never_seen_0)"],
         "hypothesis": "sorted(never_seen_0)",
         "annotations": {"quoted": ["never_seen_0"]},
     }

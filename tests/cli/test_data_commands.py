@@ -46,7 +46,7 @@ def test_every_test_set_has_its_own_scores_and_predictions(run: Run):
     for name, split in (("flickr2016", "test_2016_flickr"), ("mscoco", "test_2017_mscoco")):
         predictions = read_predictions(run.predictions / f"test-{name}.jsonl")
         references = (folder_of(run) / f"{split}.en").read_text().splitlines()
-        assert [prediction.reference for prediction in predictions] == references
+        assert [prediction.references for prediction in predictions] == [(text,) for text in references]
     first = read_predictions(run.attention)
     assert len(first) == SIZES["test_2016_flickr"]
 

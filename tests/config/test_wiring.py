@@ -147,7 +147,12 @@ def test_length_penalty_changes_the_scores_of_the_search(composed: Composed) -> 
 def test_coverage_penalty_reorders_hypotheses(composed: Composed) -> None:
     def hypothesis(text: str, score: float, weights: list[list[float]]) -> Prediction:
         return Prediction(
-            index=0, source="a b", reference="x y", hypothesis=text, score=score, weights=np.array(weights)
+            index=0,
+            source="a b",
+            references=("x y",),
+            hypothesis=text,
+            score=score,
+            weights=np.array(weights),
         )
 
     covers = hypothesis("both", -1.0, [[0.9, 0.1], [0.1, 0.9]])

@@ -156,25 +156,38 @@ def test_invalid_settings_are_rejected() -> None:
 
 
 def test_evaluation_is_sorted_by_length() -> None:
-    assert list(EvaluationBatchSampler(np.array([3, 1, 2, 1]), size=2)) == [[1, 3], [2, 0]]
+    assert list(EvaluationBatchSampler(np.array([3, 1, 2, 1]), np.arange(4), size=2)) == [[1, 3], [2, 0]]
+
+
+def test_pairs_of_one_input_are_in_one_batch() -> None:
+    # Three inputs of length 5, with the pairs 0 and 4, 1, 2; then one of length 2, with the pairs 3, 5, 6
+    lengths, inputs = np.array([5, 5, 5, 2, 5, 2, 2]), np.array([0, 1, 2, 3, 0, 3, 3])
+    assert list(EvaluationBatchSampler(lengths, inputs, size=2)) == [[3, 5, 6, 0, 4], [1, 2]]
 
 
 @given(
     lengths=st.lists(st.integers(1, 9), min_size=3, max_size=30),
+    repeated=st.lists(st.integers(0, 2), max_size=9),
     size=st.integers(1, 9),
     world=st.integers(1, 3),
 )
-def test_shards_evaluate_every_pair_once(lengths: list[int], size: int, world: int) -> None:
+def test_shards_evaluate_every_pair_once(
+    lengths: list[int], repeated: list[int], size: int, world: int
+) -> None:
+    inputs = np.array([*range(len(lengths)), *repeated])
+    lengths += [lengths[first] for first in repeated]
     orders = [
-        EvaluationBatchSampler(np.array(lengths), size=size, shards=[shard], count=world)
+        EvaluationBatchSampler(np.array(lengths), inputs, size=size, shards=[shard], count=world)
         for shard in range(world)
     ]
     indices = [index for order in orders for batch in order for index in batch]
     assert sorted(indices) == list(range(len(lengths)))
     assert len({len(order) for order in orders}) == 1
+    numbers = [{*inputs[batch]} for order in orders for batch in order]
+    assert sum(map(len, numbers)) == len({*inputs})  # no input is in two batches
     assert all(len(order) == len(list(order)) >= 1 for order in orders)
 
 
 def test_evaluation_needs_a_pair_per_shard() -> None:
     with pytest.raises(UserError, match="1 pairs are too few for 2 processes"):
-        EvaluationBatchSampler(np.array([1]), size=4, count=2)
+        EvaluationBatchSampler(np.array([1]), np.array([0]), size=4, count=2)

@@ -140,3 +140,14 @@ def test_padded_rows_without_padding_equal_the_original_rows(
 
 def test_empty_examples() -> None:
     assert len(Examples(Sequences.from_rows([]), Sequences.from_rows([]))) == 0
+
+
+def test_unknown_token_that_looks_like_a_known_one_is_logged_with_code_points(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    composed, decomposed = "b \u00e3", "b a\u0303 q"
+    vocabularies = train_vocabularies([Pair("x", composed)], source=partial(whitespace, max_size=None))
+    caplog.clear()
+    pairs = [Pair("x", decomposed)]
+    log_unknown("validation", encode_all(pairs, vocabularies), pairs, vocabularies)
+    assert "such as 'a\u0303' (U+0061 U+0303; the vocabulary has U+00E3), 'q'; first in" in caplog.text

@@ -17,7 +17,7 @@ UNEVEN = np.array([[1.0, 0.0], [0.75, 0.25]])  # the second source token has a t
 
 
 def prediction(text: str, score: float, weights: np.ndarray = UNIFORM) -> Prediction:
-    return Prediction(index=0, source="", reference="", hypothesis=text, score=score, weights=weights)
+    return Prediction(index=0, source="", hypothesis=text, score=score, weights=weights)
 
 
 def texts(predictions: list[Prediction]) -> list[str]:

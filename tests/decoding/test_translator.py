@@ -63,7 +63,7 @@ def test_predictions_hold_texts_tokens_scores_and_weights(network: Seq2Seq) -> N
             assert prediction.p_beam == pytest.approx(beam_p[rank] / sum(beam_p), abs=1e-4)
             np.testing.assert_array_equal(prediction.weights, hypotheses.weights[row][rank].numpy())
             assert prediction.weights.shape == (len(prediction.tokens), len(prediction.source_tokens))
-    assert [row[0].reference for row in results] == ["5 4 3", "6 6", "ONE"]
+    assert [row[0].references for row in results] == [("5 4 3",), ("6 6",), ("ONE",)]
     assert results[0][0].annotations == {"quoted": ["3"]}
     assert results[0][0].alignment is not None
     assert results[1][0].alignment is None

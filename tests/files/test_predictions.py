@@ -25,7 +25,7 @@ WEIGHTS = np.array([[0.25, 0.5, 0, 0, 0, 0.25]], dtype=np.float32)
 FULL = Prediction(
     index=3,
     source="a\u2028b",
-    reference="c",
+    references=("c",),
     hypothesis='d\n"',
     annotations={"quoted": ["a", ""]},
     rank=2,
@@ -37,7 +37,7 @@ FULL = Prediction(
     weights=WEIGHTS,
     alignment=[[0, 5]],
 )
-TEXTS = Prediction(index=7, source="a", reference="", hypothesis="b")
+TEXTS = Prediction(index=7, source="a", hypothesis="b")
 
 
 def test_packed_weights_take_one_byte_each_row_by_row() -> None:
@@ -77,7 +77,7 @@ def test_omitted_weights_leave_only_texts(tmp_path: Path) -> None:
     write_predictions(tmp_path / "test.jsonl", [FULL], weights="omit")
     (prediction,) = read_predictions(tmp_path / "test.jsonl")
     expected = Prediction(
-        index=3, source="a\u2028b", reference="c", hypothesis='d\n"', annotations={"quoted": ["a", ""]}
+        index=3, source="a\u2028b", references=("c",), hypothesis='d\n"', annotations={"quoted": ["a", ""]}
     )
     assert prediction == replace(expected, log_p=FULL.log_p, p_beam=FULL.p_beam)
 

@@ -16,7 +16,7 @@ from attnlab.metrics.errors import Edit, edits_of, find_errors
 def prediction(source: str, reference: str, hypothesis: str, p_beam: float, p: float = 0.1) -> Prediction:
     log_p = math.log(p)
     return Prediction(
-        index=0, source=source, reference=reference, hypothesis=hypothesis, log_p=log_p, p_beam=p_beam
+        index=0, source=source, references=(reference,), hypothesis=hypothesis, log_p=log_p, p_beam=p_beam
     )
 
 
@@ -24,7 +24,7 @@ WEIGHTS = np.array([[0, 1, 0], [0.2, 0.1, 0.7], [0.5, 0.3, 0.2], [0, 0, 1]])
 ALIGNED = Prediction(
     index=0,
     source="rst",
-    reference="a b c d",
+    references=("a b c d",),
     hypothesis="a x c",
     p_beam=0.9,
     log_p=-1.0,
@@ -82,7 +82,7 @@ def test_confidence_of_greedy_search_is_the_probability() -> None:
 
 
 def test_predictions_without_probabilities_and_without_errors_have_empty_tables(tmp_path: Path) -> None:
-    errors = find_errors([Prediction(index=0, source="a", reference="b", hypothesis="b")])
+    errors = find_errors([Prediction(index=0, source="a", references=("b",), hypothesis="b")])
     errors.write(tmp_path)
     sizes = {path.stem: len(pd.read_csv(path)) for path in tmp_path.iterdir()}
     assert sizes == {"confusions": 0, "wrong": 0, "groups": 0, "calibration": 0, "found": 1}
@@ -92,7 +92,7 @@ def test_predictions_without_probabilities_and_without_errors_have_empty_tables(
 @given(st.lists(st.sampled_from("abc"), max_size=6), st.lists(st.sampled_from("abc"), max_size=6))
 def test_edits_explain_the_difference_of_lengths(output: list[str], reference: list[str]) -> None:
     edits = edits_of(
-        Prediction(index=0, source="", reference=" ".join(reference), hypothesis=" ".join(output))
+        Prediction(index=0, source="", references=(" ".join(reference),), hypothesis=" ".join(output))
     )
     missing = sum(not edit.output for edit in edits)
     additional = sum(not edit.expected for edit in edits)

@@ -132,12 +132,16 @@ def test_a_metric_names_its_split() -> None:
 
 
 def test_signatures_name_the_settings_of_metrics_with_several_definitions() -> None:
-    signatures = registry.signatures([*registry.default_metrics(), "conala_bleu", "parses"])
+    texts = Texts(predictions_of(("a", "a"), ("b", "b")))
+    signatures = registry.signatures([*registry.default_metrics(), "conala_bleu", "parses"], texts)
     assert list(signatures) == ["bleu", "chrf", "conala_bleu"]
     assert signatures["bleu"].startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
     assert signatures["chrf"].startswith("nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|version:")
-    assert "tok:conala|smooth:none" in signatures["conala_bleu"]
-    assert "|tok:char|" in registry.signatures(["bleu"], "char")["bleu"]
+    assert "nrefs:1|case:mixed|eff:no|tok:conala|smooth:none" in signatures["conala_bleu"]
+    two, varying = (predictions_of(("a", "a", "b"), ("a", *others)) for others in (("b", "c"), ("b",)))
+    assert "nrefs:2|" in registry.signatures(["conala_bleu"], Texts(two))["conala_bleu"]
+    signature = registry.signatures(["bleu"], Texts(varying, bleu_tokenizer="char"))["bleu"]
+    assert signature.startswith("nrefs:var|case:mixed|eff:no|tok:char|")
 
 
 @pytest.mark.parametrize("name", ["blue", "loss"])

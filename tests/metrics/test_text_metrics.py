@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from torchmetrics.functional.text.helper import _edit_distance
 
 from attnlab.files.predictions import Prediction
+from attnlab.metrics import registry
 from attnlab.metrics.registry import LengthScores, names, score, score_by_length
 from attnlab.metrics.text.ngrams import guess_tokenizer
 from attnlab.metrics.texts import Texts
@@ -159,7 +160,7 @@ def test_slot_accuracy_counts_repeated_quotations() -> None:
     correct = Prediction(
         index=0,
         source="",
-        reference="sorted(names, key=lambda x: x['age'] + x.age, reverse=my_list[0])",
+        references=("sorted(names, key=lambda x: x['age'] + x.age, reverse=my_list[0])",),
         hypothesis='my_list [ 0 ]; names; "age"; age; age',
         annotations={"quoted": ["names", "age", "my_list[0]", "unused", ""]},
     )
@@ -221,3 +222,54 @@ def test_bleu_needs_a_reference_of_four_tokens() -> None:
         [None, None, 1],
         [pytest.approx(100), pytest.approx(100), 1],
     ]
+
+
+THREE_INPUTS = [("a b c d", "x b c d y", "a b c d e"), ("e f", "e f", "g h"), ("u", "u v", "w x y")]
+"""Hypotheses, and two references each."""
+
+
+def test_scores_of_several_references_match_a_manual_calculation() -> None:
+    predictions = predictions_of(*THREE_INPUTS)
+    metrics = ["exact_match", "wer", "edit_distance", "bleu", "chrf"]
+    values = score(Texts(predictions), metrics).values
+    assert values["exact_match"] == pytest.approx(1 / 3)
+    assert values["wer"] == pytest.approx(200 / 3)
+    # One deletion of five tokens against "a b c d e", none of two, one of two against "u v"
+    assert values["edit_distance"] == pytest.approx((1 + 0 + 1) / (5 + 2 + 2))
+    # 7 of 7 tokens, 4 of 4 bigrams, 2 of 2 trigrams and 1 of 1 4-grams; the nearest lengths are 5, 2 and 2
+    assert values["bleu"] == pytest.approx(100 * math.exp(1 - 9 / 7))
+    hypotheses, *streams = map(list, zip(*THREE_INPUTS, strict=True))
+    assert values["chrf"] == sacrebleu.corpus_chrf(hypotheses, streams).score
+    # The metrics of resampling have the same values
+    for name in metrics:
+        counts = registry.metric(name).sentence_counts("whitespace" if name == "edit_distance" else "13a")
+        assert float(counts.value(counts.count(predictions).sum(axis=0))) == pytest.approx(values[name])
+
+
+@given(st.permutations([1, 2, 3]), st.permutations([0, 1, 2]))
+def test_the_order_of_inputs_and_references_changes_no_score(places: list[int], rows: list[int]) -> None:
+    texts = [("a b c d e x", "a b c d e f", "a b c", "a b"), ("b", "a", "a b", "c b"), ("d e", "d e f g")]
+    moved = [texts[row] if row == 2 else tuple(texts[row][place] for place in (0, *places)) for row in rows]
+    assert values_of(*moved) == pytest.approx(values_of(*texts))
+
+
+def test_numbers_of_references_may_differ() -> None:
+    texts = [("a b c d", "a b c d", "x"), ("e f g h", "e f g i")]
+    assert values_of(*texts, metrics=["bleu"])["bleu"] == pytest.approx(
+        sacrebleu.corpus_bleu(["a b c d", "e f g h"], [["a b c d", "e f g i"], ["x", None]]).score
+    )
+
+
+def test_slot_accuracy_is_of_the_reference_with_the_fewest_missing_texts() -> None:
+    (prediction,) = predictions_of(("f(a)", "f(a, b)", "g(c)", "f(a, a)"))
+    quoted = replace(prediction, annotations={"quoted": ["a", "b"]})
+    # Of the references, 1 of 2, 0 of 0 and 1 of 2 quoted texts are repeated: none is missing of the second
+    assert score(Texts([quoted]), ["slot_accuracy"]).undefined
+    longer = replace(quoted, references=("f(a, b)", "f(a)", "f(b)"))
+    assert score(Texts([longer]), ["slot_accuracy"]).values == {"slot_accuracy": 1}
+
+
+def test_perfect_bleu_is_100() -> None:
+    """sacreBLEU returns 100.00000000000004 for these lengths."""
+    text = " ".join("abcdefghijklmnopqrstuvwxyz"[:13])
+    assert values_of((text, text), metrics=["bleu", "conala_bleu"]) == {"bleu": 100, "conala_bleu": 100}

@@ -128,6 +128,22 @@ def test_search_equals_plain(name: str) -> None:
     torch.testing.assert_close(fast.scores, plain.scores, rtol=0, atol=1e-5)
 
 
+@torch.no_grad()
+def test_opposing_scores_of_state_and_memory_are_exact() -> None:
+    """The state prefers token 4 by 40 nats, the memory token 5 by 45: p(5) = 1 / (1 + exp(-5))."""
+    readout = Marginal(state_size=1, context_size=1, input_size=1, vocabulary_size=V)
+    for layer, token, nats in ((readout.state, 4, 40.0), (readout.memory, 5, 45.0)):
+        layer.weight.fill_(-100.0)
+        layer.weight[token] = 0.0
+        layer.weight[9 - token] = -nats
+    readout.memory.bias.zero_()
+    emissions = readout.emissions(torch.ones(1, 1, 1), Memory(torch.ones(1, 2, 1), torch.ones(1, 2).bool()))
+    log_p = readout.mix(emissions, torch.tensor([[[0.3, 0.7]]]))[0, 0]
+    torch.testing.assert_close(log_p[4:].exp(), torch.tensor([-5.0, 5.0]).sigmoid())
+    likelihood = readout.log_likelihood(emissions, torch.tensor([[5]]))
+    torch.testing.assert_close(likelihood[0, 0], torch.tensor([5.0, 5.0]).sigmoid().log())
+
+
 @pytest.mark.parametrize("name", ["0th", "1st", "1st monotonic"])
 @pytest.mark.parametrize("seed", range(3))
 @torch.no_grad()

@@ -38,8 +38,8 @@ def test_record_of_a_finished_run(tmp_path: Path) -> None:
     assert record.series["train/loss"] == [(9, 2.5)]
     assert record.predictions == {
         "test": [
-            Prediction(index=0, source="a b", reference="b a", hypothesis="b a"),
-            Prediction(index=1, source="c", reference="c", hypothesis="d"),
+            Prediction(index=0, source="a b", references=("b a",), hypothesis="b a"),
+            Prediction(index=1, source="c", references=("c",), hypothesis="d"),
         ]
     }
     assert record.predictions["test"][0].rank == 1

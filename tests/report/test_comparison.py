@@ -10,11 +10,13 @@ import pytest
 
 from attnlab.errors import UserError
 from attnlab.metrics import registry
+from attnlab.metrics.texts import Texts
 from attnlab.report.collect import collect
 from attnlab.report.comparison import Comparison, by_question, compare, compare_pair, correct
 from attnlab.report.statistics import holm
 from attnlab.report.study import Study
 from attnlab.report.tables import build_tables, comparisons_table, scores_table
+from predictions import predictions_of
 from run_files import Sentence, study, with_code, with_data, write_run
 
 T_2 = 4.302652729911275  # 97.5 % quantile of Student's t with 2 degrees of freedom
@@ -212,7 +214,8 @@ def test_bleu_over_sentences_has_the_tokenizer_of_the_signature(tmp_path: Path) 
         sentences = [(f"s{n}", reference, output) for n in range(8)]
         run = write_run(tmp_path, variant, scores={"test/bleu": 90.0}, sentences=sentences)
         result = json.loads(run.result.read_text())
-        run.result.write_text(json.dumps({**result, "signatures": registry.signatures(["bleu"], "zh")}))
+        texts = Texts(predictions_of(("a", "a")), bleu_tokenizer="zh")
+        run.result.write_text(json.dumps({**result, "signatures": registry.signatures(["bleu"], texts)}))
     collected = collect([tmp_path])
     _, over_sentences = compare(collected)
     expected = 100 * (1 - (9 / 10 * 8 / 9 * 7 / 8 * 6 / 7) ** (1 / 4))

@@ -23,12 +23,12 @@ def test_first_seed_with_weights_represents_a_variant(tmp_path: Path) -> None:
     runs, (one, other) = gather_sentences(collect([tmp_path]))
     assert sorted(runs) == [("dot", 1), ("none", 0)]
     dot = runs.index(("dot", 1))
-    assert (one.source, one.reference, one.disagreement, one.score) == ("a b c", "x y", 0, 100)
+    assert (one.source, one.references, one.disagreement, one.score) == ("a b c", ("x y",), 0, 100)
     ours, theirs = other.outputs[dot], other.outputs[1 - dot]
     assert (ours.hypothesis, score_of(ours)) == ("q", 0)
     assert ours.tokens == ["q", "<eos>"]
     assert ours.source_tokens == ["d", "e"]
-    assert (theirs.hypothesis, theirs.weights) == (theirs.reference, None)
+    assert ((theirs.hypothesis,), theirs.weights) == (theirs.references, None)
     assert other.disagreement == 100
 
 
@@ -67,7 +67,6 @@ def output(source_tokens: list[str], weights: np.ndarray | None = None) -> Predi
     return Prediction(
         index=0,
         source="".join(source_tokens),
-        reference="",
         hypothesis="x",
         source_tokens=source_tokens,
         tokens=["x", "<eos>"],

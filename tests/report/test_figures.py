@@ -151,7 +151,9 @@ def test_scores_by_source_length_are_those_of_the_test_set_of_the_metric(tmp_pat
     right, wrong = ([(*text, output) for text in texts] for output in ("x", "z"))
     scores = {"test/a/exact_match": 0.5, "test/b/exact_match": 0.0}
     run = write_run(tmp_path, scores=scores, sentences=right, split="test-a", name="study")
-    lines = [{"index": i, "source": s, "reference": r, "hypothesis": h} for i, (s, r, h) in enumerate(wrong)]
+    lines = [
+        {"index": i, "source": s, "references": [r], "hypothesis": h} for i, (s, r, h) in enumerate(wrong)
+    ]
     (run.predictions / "test-b.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     study = collect([tmp_path / "study"])
     for name, exact in (("a", [100, 0]), ("b", [0, 0])):

@@ -14,7 +14,7 @@ from attnlab.report.heat_map import page_data, prediction_html
 PREDICTION = Prediction(
     index=0,
     source="a <b> c",
-    reference="x z",
+    references=("x z",),
     hypothesis="x y",
     source_tokens=["a", "<b>", "c"],
     tokens=["x", "<eos>"],

@@ -140,7 +140,7 @@ def test_prediction_has_axis_titles_and_its_texts(dark: bool) -> None:
     prediction = Prediction(
         index=0,
         source="ä $b",
-        reference="x",
+        references=("x",),
         hypothesis="y " * 60,
         source_tokens=["ä", "$b"],
         tokens=["y", "<eos>", "z"],
@@ -179,7 +179,7 @@ def test_prediction_has_axis_titles_and_its_texts(dark: bool) -> None:
 
 
 def test_prediction_without_weights_is_an_error() -> None:
-    prediction = Prediction(index=0, source="a", reference="", hypothesis="b")
+    prediction = Prediction(index=0, source="a", hypothesis="b")
     with pytest.raises(UserError, match="has no attention weights to plot"):
         prediction.plot()
 

@@ -77,7 +77,6 @@ def explorer_alone(path: Path, sources: list[list[str]]) -> Path:
         output = Prediction(
             index=0,
             source=" ".join(source),
-            reference="",
             hypothesis=" ".join(source),
             score=-1.5,
             source_tokens=source,

@@ -17,7 +17,7 @@ LOGITS, LABELS = torch.arange(15.0).reshape(5, 3).sin(), torch.tensor([0, 1, 2, 
 
 
 def prediction(index: int, text: str) -> Prediction:
-    return Prediction(index=index, source=text, reference="", hypothesis="", weights=np.eye(index + 1))
+    return Prediction(index=index, source=text, hypothesis="", weights=np.eye(index + 1))
 
 
 SHARES = [

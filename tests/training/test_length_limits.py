@@ -30,7 +30,7 @@ def test_outputs_and_references_beyond_the_limit_of_the_search_are_counted(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     outputs = [
-        Prediction(index=i, source="", reference="", hypothesis="", tokens=["x"] * length + ["<eos>"])
+        Prediction(index=i, source="", hypothesis="", tokens=["x"] * length + ["<eos>"])
         for i, length in enumerate((4, 3, 5))
     ]
     warn_of_cut_outputs("test/a", outputs, examples((1, 5), (1, 6), (1, 5)), max_length=5)

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from lightning import Callback, Trainer
 from omegaconf import DictConfig, OmegaConf
+from torchmetrics.functional.text.helper import _edit_distance
 
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UserError
@@ -225,7 +226,7 @@ def test_gradient_that_is_not_finite_stops_before_the_next_step(
     bias = next(parameter for name, parameter in module.named_parameters() if "bias" in name)
     bias.register_hook(lambda gradient: gradient * next(factors))
     trainer = Trainer(max_epochs=2, logger=False, callbacks=[Guard()], **QUIET, **clip)
-    with pytest.raises(UserError, match=r"The gradient norm is (inf|nan) at step 2. Lower optimizer.lr"):
+    with pytest.raises(UserError, match=r"The gradient norm is (inf|nan) at step 2: training diverged"):
         trainer.fit(module, datamodule=data)
     assert trainer.global_step == 2  # of three in an epoch
 
@@ -262,6 +263,17 @@ def test_evaluation_encodes_and_searches_each_batch_once(
     texts = [prediction.hypothesis for prediction in read_predictions(run.predictions / "test.jsonl")]
     assert [prediction.hypothesis for prediction in written] == texts[:3]
     assert {path.name for path in run.figures.iterdir()} == {"attention-1.png", "attention-1.svg"}
+
+
+@pytest.mark.parametrize("settings", [(), ("decoder=exact_hard", "readout=marginal")])
+def test_evaluation_after_a_step_that_is_too_large_stops(
+    composed: Composed, settings: tuple[str, ...]
+) -> None:
+    """A step can overflow the weights although its loss and its gradient are finite."""
+    module, data = build_all(composed(*TINY, *SYNTHETIC, *settings))
+    next(module.network.encoder.parameters()).data.fill_(math.nan)
+    with pytest.raises(UserError, match=r"The output of the network is nan at step 0: training diverged"):
+        Trainer(logger=False, **QUIET).validate(module, datamodule=data, verbose=False)
 
 
 def test_heat_maps_are_drawn_while_training(composed: Composed, tmp_path: Path) -> None:
@@ -303,6 +315,58 @@ def test_evaluation_equals_separate_encoding_for_each_pass(composed: Composed) -
         alone = module.translator(module.network, batch, data.pairs("test"))
     assert metrics["test/loss"] == pytest.approx(outputs.cross_entropy.item())
     assert [prediction.hypothesis for prediction in module.outputs] == [row[0].hypothesis for row in alone]
+
+
+LETTERS = "a\tA A\nb\tB\na\tX\nb\tB\nc c\tC\n"
+"""Pairs of three inputs: "a" has two targets, and "b" has one twice."""
+
+
+def read_letters(composed: Composed, folder: Path, *settings: str) -> DictConfig:
+    (folder / "pairs.tsv").write_text(LETTERS)
+    files = [f"data.{split}={folder}/pairs.tsv" for split in ("train", "val", "test")]
+    return composed(*TINY, "data=pairs", "tokenizer=whitespace", *files, *settings)
+
+
+def test_pairs_with_one_source_are_one_input_with_several_references(
+    composed: Composed, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    settings = ("optimizer.lr=0.03", "data.metrics=[wer,ser]", "batching.batch_size=5")
+    module, data = build_all(read_letters(composed, tmp_path, *settings))
+    trainer = Trainer(logger=False, max_steps=80, limit_val_batches=0, **QUIET)
+    trainer.fit(module, datamodule=data)
+    module.kept_weights = 3
+    (values,) = Trainer(logger=False, **QUIET).test(module, datamodule=data, verbose=False)
+    assert [(output.index, output.line, output.references) for output in module.outputs] == [
+        (0, 1, ("A A", "X")),
+        (1, 2, ("B",)),
+        (4, 5, ("C",)),
+    ]
+    assert module.outputs[0].hypothesis in ("A A", "X")
+    assert (values["test/wer"], values["test/exact_match"], values["test/ser"]) == (0, 1, 0)
+    # Under teacher forcing, the scores are those of the target that equals the output, and of the others once
+    nearest = 0 if module.outputs[0].hypothesis == "A A" else 2
+    with torch.no_grad():
+        outputs = module.eval().teacher_forced(data.examples("test")[[nearest, 1, 4]])
+    assert values["test/loss"] == pytest.approx(outputs.cross_entropy.item())
+    assert values["test/token_accuracy"] == 1
+    message = "the test data has 3 inputs in 5 pairs: pairs with the same source are scored as one input"
+    assert sum(text.startswith(message) for text in caplog.messages) == 1
+
+
+def test_a_pair_that_is_not_the_nearest_changes_no_score(composed: Composed, tmp_path: Path) -> None:
+    """All metrics equal those of the pairs that are nearest to the outputs of an untrained network."""
+    module, data = build_all(read_letters(composed, tmp_path, "batching.batch_size=2"))
+    (values,) = Trainer(logger=False, **QUIET).test(module, datamodule=data, verbose=False)
+    distances = [
+        _edit_distance(module.outputs[0].hypothesis.split(), target) for target in (["A"] * 2, ["X"])
+    ]
+    dropped = 0 if distances[1] < distances[0] else 2
+    rows = [row for number, row in enumerate(LETTERS.splitlines()) if number not in (dropped, 3)]
+    (tmp_path / "nearest.tsv").write_text("\n".join(rows))
+    _, data = build_all(read_letters(composed, tmp_path, f"data.test={tmp_path}/nearest.tsv"))
+    (expected,) = Trainer(logger=False, **QUIET).test(module, datamodule=data, verbose=False)
+    assert expected == pytest.approx(values)
 
 
 def test_weights_are_kept_for_the_requested_sentences_only(composed: Composed) -> None:

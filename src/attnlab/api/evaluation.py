@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from matplotlib.figure import Figure
 from omegaconf import DictConfig
@@ -177,16 +178,18 @@ def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attentio
         setup.data.test_split = split
     setup.module.kept_weights = KEPT_WEIGHTS
     metrics = _decode(setup, split, folder)
-    pairs = setup.data.pairs(split)
+    pairs, inputs = setup.data.pairs(split), setup.data.inputs(split)
     # trainer.limit_test_batches omits some
     decoded = [pairs[output.index] for output in setup.module.outputs]
+    is_decoded = np.isin(inputs, [output.index for output in setup.module.outputs])
+    scored = [pairs[position] for position in np.flatnonzero(is_decoded).tolist()]  # every reference
     covered = setup.module.is_covered
     by_length = [] if covered else _score_by_length(setup.module, split)
     seen = are_seen(decoded, setup.training_sources.numpy(), setup.vocabularies.source).tolist()
     errors = None if covered else _find_errors(setup.module, split, seen, folder)
     explanations = {}
     if setup.explain is not None:
-        explanations = setup.explain(pairs)
+        explanations = setup.explain([pairs[first] for first in np.unique(inputs).tolist()])
         scores = {name: score._asdict() for name, score in explanations.items()}
         write_json(folder / FILE, {"split": split, "overrides": setup.changes, "scores": scores})
     changed = {}
@@ -204,13 +207,11 @@ def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attentio
         "metrics": metrics,
         "known_and_unknown": {} if covered else _score_by_seen(setup.module, seen),
         "by_length": [row._asdict() for row in by_length],
-        "signatures": {}
-        if covered
-        else registry.signatures(setup.module.text_metrics, setup.module.bleu_tokenizer),
+        "signatures": {} if covered else registry.signatures(setup.module.text_metrics, setup.module.texts),
         "undefined": {
             name: reason for name, reason in setup.module.undefined.items() if registry.split(name) == split
         },
-        "references": references(decoded, setup.vocabularies),
+        "references": references(scored, setup.vocabularies),
     }
     if changed:
         result["attention_override"] = {
@@ -222,7 +223,7 @@ def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attentio
     return Evaluation(
         split=split,
         folder=folder,
-        total_sentences=len(pairs),
+        total_sentences=len(np.unique(inputs)),
         result=result,
         by_length=by_length,
         explanations=explanations,

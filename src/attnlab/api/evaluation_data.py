@@ -21,6 +21,9 @@ from attnlab.training.build import check_alignments
 LAYOUT = ("languages", "header", "source_column", "target_column", "features_column")
 """Settings of `data=pairs` that describe files; they can be given with the files for every dataset."""
 
+GIVEN = ("val", "test", "alignments_path", "val_references", "test_references")
+"""Settings of `data=pairs` that name files of evaluation."""
+
 PAIRS = "attnlab.data.datasets.pairs.load_pairs"
 
 OTHER_DATA = ("train", "val", "test", "path", "source_path", "target_path", "dataset", "config", "revision")
@@ -33,7 +36,7 @@ UNCHANGED_DATA = ("cache",)
 class GivenData(NamedTuple):
     """Files given on the command line."""
 
-    files: dict[str, Any]  # the file, prefix or named files of "val" and "test", and their "alignments_path"
+    files: dict[str, Any]  # the given settings of `GIVEN`
     layout: dict[str, Any]  # the given settings of `LAYOUT`
 
 
@@ -46,7 +49,7 @@ def separate(config: DictConfig, overrides: list[str]) -> tuple[GivenData, list[
     others = []
     for text in overrides:
         group, _, key = text.partition("=")[0].partition(".")
-        known = group == "data" and key in ("val", "test", "alignments_path", *LAYOUT)
+        known = group == "data" and key in (*GIVEN, *LAYOUT)
         if not known or (config.data._target_ != PAIRS and key in config.data):
             others.append(text)
             continue
@@ -129,6 +132,8 @@ def read(
         layout,
         val=splits.get("val"),
         test=splits.get("test"),
+        val_references=given.files.get("val_references"),
+        test_references=given.files.get("test_references"),
         alignments=alignment_files(alignments_path, splits=splits),
     )
     return Corpus(

@@ -78,7 +78,7 @@ def _page(path: Path, config: DictConfig) -> Iterator[Write]:
     ranks = range(1, max(prediction.rank for prediction in predictions) + 1)
     by_place = {(prediction.index, prediction.rank): prediction for prediction in predictions}
     sentences = [
-        Sentence(by_place[index, 1].source, "", [by_place.get((index, rank)) for rank in ranks])
+        Sentence(by_place[index, 1].source, (), [by_place.get((index, rank)) for rank in ranks])
         for index in dict.fromkeys(prediction.index for prediction in predictions)
     ]
     names = [config.variant if len(ranks) == 1 else f"{config.variant} · {rank}" for rank in ranks]

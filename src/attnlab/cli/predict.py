@@ -135,9 +135,7 @@ def main(options: argparse.Namespace) -> int:
         rows = dict(zip(others, decoded, strict=True))
         for number, form in forms.items():
             if form is not None:
-                known = Prediction(
-                    index=number - 1, source=pairs[number].source, reference="", hypothesis=form
-                )
+                known = Prediction(index=number - 1, source=pairs[number].source, hypothesis=form)
                 rows[number] = [known]
         return [rows[number] for number in pairs]
 
@@ -294,7 +292,9 @@ class _Warnings:
             _warn(f"standard input: {self.columns}")
         if self.unknown:
             tokens = (token for token, _ in self.unknown.most_common())
-            counted = describe_unknown(self.unknown.total(), self.tokens, "source", "standard input", tokens)
+            counted = describe_unknown(
+                self.unknown.total(), self.tokens, "source", "standard input", tokens, self.tokenizer
+            )
             if self.skips:
                 counted = counted.replace("read as <unk>", "left out")
             _warn(f"{counted}; in {count_lines('line', self.lines_of_unknown)}")

@@ -121,19 +121,26 @@ class FixedBatches(SequentialSampler):
 class EvaluationBatchSampler(FixedBatches):
     """Batches of one process for evaluation: sorted by length, every pair exactly once over all processes.
 
-    Sums over processes are exact, because no pair is repeated. The batches are dealt to `count` shards in
-    turn, the same number to each. They depend on `count`, but not on which process has which shards.
+    Sums over processes are exact, because no pair is repeated. The pairs of one input are in one batch. The
+    batches are dealt to `count` shards in turn, the same number to each. They depend on `count`, but not on
+    which process has which shards.
 
     Args:
         lengths: S of each pair, [N].
-        size: maximum number of pairs per batch.
+        inputs: position of the first pair with the same input, for each pair, [N].
+        size: maximum number of inputs per batch.
         shards: the shards of this process.
         count: number of shards of all processes.
     """
 
-    def __init__(self, lengths: Lengths, *, size: int, shards: Sequence[int] = (0,), count: int = 1) -> None:
-        bounds = np.cumsum(_even_batch_sizes(len(lengths), size=size, world=count))[:-1]
-        batches = np.split(np.argsort(lengths, kind="stable"), bounds)
+    def __init__(
+        self, lengths: Lengths, inputs: Lengths, *, size: int, shards: Sequence[int] = (0,), count: int = 1
+    ) -> None:
+        first, numbers, pairs = np.unique(inputs, return_inverse=True, return_counts=True)
+        order = np.argsort(lengths[first], kind="stable")
+        ends = np.cumsum(_even_batch_sizes(len(first), size=size, world=count))[:-1]
+        places = np.argsort(order)[numbers]  # of the input of each pair in the order
+        batches = np.split(np.argsort(places, kind="stable"), np.cumsum(pairs[order])[ends - 1])
         super().__init__([batch.tolist() for number, batch in enumerate(batches) if number % count in shards])
 
 

@@ -1,13 +1,16 @@
 """LightningDataModule of a corpus and its vocabularies."""
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from lightning.pytorch import LightningDataModule, Trainer
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Sampler
 
 from attnlab.data.batch_sampler import (
@@ -28,6 +31,8 @@ from attnlab.errors import UserError
 from attnlab.settings import Count, Size
 from attnlab.types import Batch
 
+log = logging.getLogger(__name__)
+
 
 class Seq2SeqData(LightningDataModule):
     """Batches of a corpus in a reproducible order.
@@ -44,7 +49,7 @@ class Seq2SeqData(LightningDataModule):
         bucket_by_length: sort by length within shuffled pools, which saves padding; in random order, small
             data is learned in fewer steps. Batches of tokens are always sorted.
         pool: batches per pool.
-        evaluation_batch_size: pairs per batch in validation and test; None for `batch_size`, or 64 if that
+        evaluation_batch_size: inputs per batch in validation and test; None for `batch_size`, or 64 if that
             counts tokens.
         source_eos: append EOS to sources.
         max_source_length: longer sources are truncated, in tokens with EOS; None for no limit.
@@ -106,6 +111,7 @@ class Seq2SeqData(LightningDataModule):
         self._workers = workers
         self._shards = shards
         self._examples: dict[str, Examples] = {}
+        self._inputs: dict[str, NDArray[np.int64]] = {}
         self._started_batches = 0  # over all epochs, when the resumed checkpoint was saved
 
     @property
@@ -151,6 +157,25 @@ class Seq2SeqData(LightningDataModule):
         folder = pairs.cached(key, write, noun=noun).folder
         names = ("source", "target", "copy") if self._with_copy_ids else ("source", "target")
         return Examples(*(Sequences.from_files(folder, name) for name in names))
+
+    def inputs(self, split: str) -> NDArray[np.int64]:
+        """Return the position of the first pair with the same source, for each pair of a split, [N].
+
+        Pairs with the same source, features included, are one input with several references.
+        """
+        if split not in self._inputs:
+            first: dict[str, int] = {}
+            positions = [first.setdefault(pair.source, i) for i, pair in enumerate(self.pairs(split))]
+            self._inputs[split] = np.array(positions, dtype=np.int64)
+            if len(first) < len(positions):
+                log.info(
+                    "the %s data has %d inputs in %d pairs: pairs with the same source are scored as one "
+                    "input with several references",
+                    SPLIT_NAMES.get(split, split),
+                    len(first),
+                    len(positions),
+                )
+        return self._inputs[split]
 
     def state_dict(self) -> dict[str, Any]:
         """Return the number of batches started so far over all epochs, which determines the position."""
@@ -221,6 +246,7 @@ class Seq2SeqData(LightningDataModule):
         count = self._shards or world
         sampler = EvaluationBatchSampler(
             examples.source_lengths,
+            self.inputs(split),
             size=self.evaluation_batch_size,
             shards=shards_of(rank, world, count),
             count=count,

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +77,10 @@ def source_hashes(pairs: Sequence[Pair], tokenizer: Tokenizer) -> NDArray[np.int
     Sources are compared as the source tokenizer normalises them. Those of mapped pairs are a mapped file.
     """
     if not isinstance(pairs, MappedPairs):
-        return np.unique(_source_hashes(pairs, tokenizer))
+        return np.unique(_hashes(pairs, lambda pair: tokenizer.normalise(pair.source)))
 
     def write(folder: Path) -> dict[str, Any]:
-        hashes = _source_hashes(pairs, tokenizer)
+        hashes = _hashes(pairs, lambda pair: tokenizer.normalise(pair.source))
         hashes.sort()
         hashes[np.append(True, hashes[1:] != hashes[:-1])].tofile(folder / "sources")
         return {}
@@ -92,18 +92,23 @@ def source_hashes(pairs: Sequence[Pair], tokenizer: Tokenizer) -> NDArray[np.int
 
 def are_seen(pairs: Sequence[Pair], hashes: NDArray[np.int64], tokenizer: Tokenizer) -> NDArray[np.bool_]:
     """Return which pairs have a source that is among those of `source_hashes`, [N]."""
-    ours = _source_hashes(pairs, tokenizer)
+    ours = _hashes(pairs, lambda pair: tokenizer.normalise(pair.source))
     places = np.searchsorted(hashes, ours)
     seen: NDArray[np.bool_] = hashes[np.minimum(places, len(hashes) - 1)] == ours
     return seen
 
 
-def _source_hashes(pairs: Sequence[Pair], tokenizer: Tokenizer) -> NDArray[np.int64]:
-    """Return the hash of each source, [N]."""
+def count_duplicates(pairs: Sequence[Pair]) -> int:
+    """Count the pairs whose source and target are those of an earlier pair."""
+    return len(pairs) - len(np.unique(_hashes(pairs, lambda pair: f"{pair.source}\0{pair.target}")))
+
+
+def _hashes(pairs: Sequence[Pair], text: Callable[[Pair], str]) -> NDArray[np.int64]:
+    """Return the 64-bit hash of a text of each pair, [N]."""
     hashes = np.empty(len(pairs), np.int64)
     for start, block in zip(range(0, len(pairs), BLOCK), batched(pairs, BLOCK), strict=True):
-        texts = (tokenizer.normalise(pair.source).encode() for pair in block)
-        digests = b"".join(hashlib.blake2b(text, digest_size=8).digest() for text in texts)
+        texts = (text(pair).encode() for pair in block)
+        digests = b"".join(hashlib.blake2b(each, digest_size=8).digest() for each in texts)
         hashes[start : start + len(block)] = np.frombuffer(digests, np.int64)
     return hashes
 

@@ -6,6 +6,7 @@ N pairs of a split · B pairs of a batch · S, T as in `attnlab.types`
 from __future__ import annotations
 
 import logging
+import unicodedata
 from collections.abc import Iterable, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -21,8 +22,8 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 from attnlab.data.corpus import Pair
 from attnlab.data.features import is_feature
 from attnlab.data.mapped import BLOCK, MappedArray, batched
-from attnlab.data.tokenization.tokenizer import UNKNOWN
-from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.data.tokenization.tokenizer import UNKNOWN, Tokenizer
+from attnlab.data.tokenization.vocabularies import Vocabularies, code_points
 from attnlab.errors import UserError
 from attnlab.files.cache import with_progress
 from attnlab.files.terminal import escape_control_characters
@@ -308,11 +309,13 @@ def log_unknown(name: str, examples: Examples, pairs: Sequence[Pair], vocabulari
             spelling = tokenizer.spell(getattr(pairs[row], side))
             tokens[spelling[place - sequences.offsets[row] - start]] = None
         origin = pairs[int(rows[0])].origin or f"pair {rows[0] + 1} of {len(pairs)}"
-        counted = describe_unknown(count, total, side, f"the {name} data", tokens)
+        counted = describe_unknown(count, total, side, f"the {name} data", tokens, tokenizer)
         log.warning("%s; first in %s", counted, origin)
 
 
-def describe_unknown(count: int, total: int, side: str, place: str, tokens: Iterable[str]) -> str:
+def describe_unknown(
+    count: int, total: int, side: str, place: str, tokens: Iterable[str], tokenizer: Tokenizer
+) -> str:
     """Describe the tokens of one side that are outside the vocabulary, by their number and examples.
 
     Args:
@@ -321,13 +324,24 @@ def describe_unknown(count: int, total: int, side: str, place: str, tokens: Iter
         side: "source" or "target".
         place: what the tokens are of.
         tokens: distinct tokens, of which the first are the examples. Subwords have lost their spelling.
+        tokenizer: the tokenizer of this side.
     """
     named = islice((token.strip() or token for token in tokens if token != UNKNOWN), UNKNOWN_EXAMPLES)
-    examples = ", ".join(repr(escape_control_characters(token)) for token in named)
+    examples = ", ".join(
+        repr(escape_control_characters(token)) + _other_form(token, tokenizer) for token in named
+    )
     return (
         f"outside the vocabulary, read as {UNKNOWN}: {count} of {total} {side} tokens of {place}"
         f"{examples and f', such as {examples}'}"
     )
+
+
+def _other_form(token: str, tokenizer: Tokenizer) -> str:
+    """Return the code points of a token that looks like one of the vocabulary, and of that; else nothing."""
+    for other in (unicodedata.normalize("NFC", token), unicodedata.normalize("NFD", token)):
+        if tokenizer.id_of(other) is not None:
+            return f" ({code_points(token)}; the vocabulary has {code_points(other)})"
+    return ""
 
 
 def _log_lengths(

@@ -227,7 +227,7 @@ class Translator:
             index=int(batch.indices[row]),
             line=None if pair.origin is None else pair.origin.line,
             source=pair.source,
-            reference=vocabularies.reference(pair),
+            references=tuple(filter(None, [vocabularies.reference(pair)])),
             hypothesis=vocabularies.output_text(tokens, pair),
             annotations=pair.annotations or {},
             score=score,

@@ -25,7 +25,7 @@ from attnlab.files.writing import write_atomically
 if TYPE_CHECKING:
     from attnlab.report.files import InlineFigure
 
-TEXTS = ("index", "line", "source", "reference", "hypothesis", "annotations", "log_p", "p_beam")
+TEXTS = ("index", "line", "source", "references", "hypothesis", "annotations", "log_p", "p_beam")
 """Fields of a file without weights."""
 
 PACKED_STEPS = 255
@@ -42,7 +42,8 @@ class Prediction:
         line: number of the line of its file that the sentence was read from, from 1 (`Pair.origin`); None if
             it is generated.
         source: source text.
-        reference: text that the hypothesis is scored against; empty if there is none.
+        references: different texts that the hypothesis is scored against, one of which is enough; empty if
+            there are none.
         hypothesis: decoded text.
         annotations: plain JSON data of the dataset (`Pair.annotations`), read by its own metrics.
         rank: position among the hypotheses of this source, 1 for the best.
@@ -55,13 +56,13 @@ class Prediction:
         weights: attention weights [T, S], each 0 to 1; None where they were not kept, and for a mechanism
             without weights.
         alignment: [row, column] of each gold link between `tokens` and `source_tokens`, for as long as the
-            hypothesis equals the reference; None if there is no gold alignment.
+            hypothesis equals the first reference; None if there is no gold alignment.
     """
 
     index: int
     line: int | None = None
     source: str
-    reference: str
+    references: tuple[str, ...] = ()
     hypothesis: str
     annotations: Mapping[str, Any] = field(default_factory=dict)
     rank: int = 1
@@ -152,6 +153,7 @@ def unpack_weights(packed: str, shape: tuple[int, int]) -> NDArray[np.float64]:
 def _to_json(prediction: Prediction, weights: Weights) -> dict[str, Any]:
     record = {field.name: getattr(prediction, field.name) for field in fields(prediction)}
     record["annotations"] = dict(prediction.annotations)
+    record["references"] = list(prediction.references)
     if weights == "omit":
         return {name: record[name] for name in TEXTS}
     rounded = None if prediction.weights is None else prediction.weights.round(4).tolist()
@@ -164,4 +166,7 @@ def _from_json(record: Mapping[str, Any]) -> Prediction:
         weights = unpack_weights(weights, (len(record["tokens"]), len(record["source_tokens"])))
     elif weights is not None:
         weights = np.array(weights)
-    return Prediction(**{**record, "weights": weights})
+    single = record.get("reference")  # of files written before an input could have several
+    references = record["references"] if single is None else [single] if single else []
+    texts = {name: value for name, value in record.items() if name != "reference"}
+    return Prediction(**{**texts, "references": tuple(references), "weights": weights})

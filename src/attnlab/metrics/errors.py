@@ -10,7 +10,9 @@ from rapidfuzz.distance import Levenshtein
 
 from attnlab.files.predictions import Prediction
 from attnlab.files.writing import write_atomically
+from attnlab.metrics.text import edit_distance
 from attnlab.metrics.text.exact_match import has_equal_words
+from attnlab.metrics.texts import matches, references_of
 
 EXAMPLES = 3
 """Number of sources that a confusion names."""
@@ -54,7 +56,7 @@ def find_errors(
     tokenize: Callable[[str], list[str]] = str.split,
     groups: Mapping[str, Sequence[Iterable[str]]] | None = None,
 ) -> Errors:
-    """Find the errors of decoded texts. An output is right if its words are those of its reference.
+    """Find the errors of decoded texts. An output is right if its words are those of a reference.
 
     The confidence is the probability within the beam (`Prediction.p_beam`), or with greedy search the
     probability; NaN for predictions of versions that did not store it.
@@ -69,11 +71,11 @@ def find_errors(
     outputs = pd.DataFrame(
         {
             "source": [each.source for each in predictions],
-            "reference": [each.reference for each in predictions],
+            "reference": [_nearest(each, tokenize) for each in predictions],
             "output": [each.hypothesis for each in predictions],
             "confidence": np.array([each.p_beam if uses_beam else each.p for each in predictions], float),
             "edits": [", ".join(f"{e.expected or '∅'} > {e.output or '∅'}" for e in row) for row in edits],
-            "right": [has_equal_words(each.hypothesis, each.reference) for each in predictions],
+            "right": [matches(has_equal_words, each) for each in predictions],
         }
     ).sort_values("confidence", kind="stable")
     wrong = outputs[~outputs["right"]]
@@ -104,8 +106,8 @@ def find_errors(
 
 
 def edits_of(prediction: Prediction, tokenize: Callable[[str], list[str]] = str.split) -> list[Edit]:
-    """Return the edits that make the output equal to its reference, from left to right."""
-    output, reference = tokenize(prediction.hypothesis), tokenize(prediction.reference)
+    """Return the edits that make the output equal to its nearest reference, from left to right."""
+    output, reference = tokenize(prediction.hypothesis), tokenize(_nearest(prediction, tokenize))
     aligned = [""] * len(output)
     weights = prediction.weights  # [T, S], with a row of "<eos>"
     if weights is not None and len(weights) == len(output) + 1 and weights.any():
@@ -118,6 +120,11 @@ def edits_of(prediction: Prediction, tokenize: Callable[[str], list[str]] = str.
         )
         for op in Levenshtein.editops(output, reference)
     ]
+
+
+def _nearest(prediction: Prediction, tokenize: Callable[[str], list[str]]) -> str:
+    references = references_of(prediction)
+    return references[edit_distance.edits(prediction.hypothesis, references, tokenize).position]
 
 
 def _confusions(predictions: Sequence[Prediction], edits: Sequence[Sequence[Edit]]) -> pd.DataFrame:

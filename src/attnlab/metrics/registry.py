@@ -66,8 +66,8 @@ class Metric:
     format: str = "number"  # key of `FORMATS`
     direction: Direction | None = None  # whether higher or lower is better; None if neither is
     function: TextMetric | None = None  # function of a text metric
-    # returns the settings of a metric with several definitions, given sacreBLEU's tokenizer
-    signature: Callable[[str], str] | None = None
+    # returns the settings of a metric with several definitions, given the scored texts
+    signature: Callable[[Texts], str] | None = None
     # returns the metric's `SentenceCounts`, given its tokenizer, for metrics that follow from counts per
     # sentence and can therefore be tested for significance over the sentences; None if its tokens need a
     # vocabulary
@@ -246,16 +246,17 @@ def _of_torchmetrics(name: str) -> TextMetric:
     several = name.endswith(("BLEUScore", "CHRFScore", "TranslationEditRate", "ExtendedEditDistance"))
 
     def compute(texts: Texts) -> float:
-        references = [[text] for text in texts.references] if several else texts.references
+        # A class for one reference compares with the first
+        references = [[*each] if several else each[0] for each in texts.references]
         return float(kind()(texts.hypotheses, references))
 
     return compute
 
 
-def signatures(metrics: Iterable[str], tokenizer: str = WORDS) -> dict[str, str]:
+def signatures(metrics: Iterable[str], texts: Texts) -> dict[str, str]:
     """Return the settings string of each metric that has more than one definition, as sacreBLEU writes it."""
     signature_of = {name: metric(name).signature for name in metrics}
-    return {name: write(tokenizer) for name, write in signature_of.items() if write is not None}
+    return {name: write(texts) for name, write in signature_of.items() if write is not None}
 
 
 def describe_foreign(metrics: Iterable[str]) -> dict[str, dict[str, str | None]]:

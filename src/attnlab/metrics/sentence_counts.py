@@ -20,14 +20,15 @@ if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
 
 from attnlab.files.predictions import Prediction
+from attnlab.metrics.texts import matches, references_of
 
 Counts = NDArray[np.float64]
 """Whole numbers, stored as floats because float matrix products are faster."""
 
 MAX_CORPORA = 1024
-"""Number of pairs of hypotheses and references whose counts are kept in memory."""
+"""Number of pairs of a test set and its hypotheses whose counts are kept in memory."""
 MAX_SENTENCES = 2**15
-"""Number of references, and of pairs of a hypothesis and a reference, whose counts are kept in memory."""
+"""Number of inputs, and of pairs of an input and a hypothesis, whose counts are kept in memory."""
 
 
 @dataclass(frozen=True)
@@ -62,20 +63,20 @@ def _sacrebleu(
     """
 
     @lru_cache(maxsize=MAX_CORPORA)
-    def counts(hypotheses: tuple[str, ...], references: tuple[str, ...]) -> Counts:
+    def counts(hypotheses: tuple[str, ...], references: tuple[tuple[str, ...], ...]) -> Counts:
         return np.array([*map(row, hypotheses, references)], dtype=float)
 
     @lru_cache(maxsize=MAX_SENTENCES)  # several systems may have the same output
-    def row(hypothesis: str, reference: str) -> tuple[int, ...]:
-        metric._ref_cache = ngrams(reference)
+    def row(hypothesis: str, references: tuple[str, ...]) -> tuple[int, ...]:
+        metric._ref_cache = ngrams(references)
         return tuple(metric._extract_corpus_statistics([prepare(hypothesis)], None)[0])
 
     @lru_cache(maxsize=MAX_SENTENCES)
-    def ngrams(reference: str) -> list[Any]:
-        return metric._cache_references([[prepare(reference)]])
+    def ngrams(references: tuple[str, ...]) -> list[Any]:
+        return metric._cache_references([[prepare(reference)] for reference in references])
 
     def count(predictions: Sequence[Prediction]) -> Counts:
-        pairs = ((prediction.hypothesis, prediction.reference) for prediction in predictions)
+        pairs = ((prediction.hypothesis, references_of(prediction)) for prediction in predictions)
         hypotheses, references = zip(*pairs, strict=True)
         return counts(hypotheses, references)
 
@@ -109,8 +110,8 @@ def _chrf(counts: Counts) -> Counts:
 
 
 def share_counts(is_right: Callable[[str, str], bool]) -> SentenceCounts:
-    """Return the counts of the share of hypotheses that are right, given their reference."""
-    return ratio_counts(lambda prediction: (is_right(prediction.hypothesis, prediction.reference), 1))
+    """Return the counts of the share of hypotheses that are right, given one of their references."""
+    return ratio_counts(lambda prediction: (matches(is_right, prediction), 1))
 
 
 def ratio_counts(parts: Callable[[Prediction], tuple[float, float]]) -> SentenceCounts:

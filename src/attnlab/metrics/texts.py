@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from attnlab.files.predictions import Prediction
 
@@ -33,15 +34,20 @@ class Texts:
         return [prediction.hypothesis for prediction in self.predictions]
 
     @property
-    def references(self) -> list[str]:
-        """The N texts that they are compared with."""
-        return [prediction.reference for prediction in self.predictions]
-
-    @property
-    def pairs(self) -> list[tuple[str, str]]:
-        """N pairs (hypothesis, reference)."""
-        return [(prediction.hypothesis, prediction.reference) for prediction in self.predictions]
+    def references(self) -> list[tuple[str, ...]]:
+        """The texts that each of them is compared with, at least one."""
+        return [*map(references_of, self.predictions)]
 
     def share(self, is_right: Callable[[str, str], bool]) -> float:
-        """Return the share (0 to 1) of hypotheses that are right, given their reference."""
-        return sum(is_right(*pair) for pair in self.pairs) / len(self.predictions)
+        """Return the share (0 to 1) of hypotheses that are right, given one of their references."""
+        return sum(map(partial(matches, is_right), self.predictions)) / len(self.predictions)
+
+
+def references_of(prediction: Prediction) -> tuple[str, ...]:
+    """Return the references of a prediction that is scored; the empty text if it has none."""
+    return prediction.references or ("",)
+
+
+def matches(is_right: Callable[[str, str], bool], prediction: Prediction) -> bool:
+    """Return whether the hypothesis is right, given one of its references."""
+    return any(is_right(prediction.hypothesis, reference) for reference in references_of(prediction))

@@ -8,6 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torchmetrics import Metric
 
+IGNORED = -100
+"""Label of tokens that do not count."""
+
 
 class SumMetric(Metric):
     """Base of metrics that are defined, as NaN or as an empty result, before the first update."""
@@ -44,10 +47,11 @@ class TokenMetrics(SumMetric):
         self.add_sum("count", dtype=torch.int64)
 
     def update(self, logits: Tensor, labels: Tensor, shard: int = 0) -> None:
-        """Add N tokens without padding: `logits` [N, V] of any float dtype, `labels` [N] int64."""
-        self.loss[shard] += F.cross_entropy(logits.float(), labels, reduction="none").double().sum()
+        """Add N tokens: `logits` [N, V] of any float dtype, `labels` [N] int64, or `IGNORED`."""
+        losses = F.cross_entropy(logits.float(), labels, ignore_index=IGNORED, reduction="none")  # [N]
+        self.loss[shard] += losses.double().sum()
         self.correct += (logits.argmax(dim=-1) == labels).sum()
-        self.count += labels.numel()
+        self.count += (labels != IGNORED).sum()
 
     def compute(self) -> dict[str, Tensor]:
         """Return `loss` (nats per token, no label smoothing), `perplexity` and `token_accuracy` (0 to 1).

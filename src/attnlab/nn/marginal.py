@@ -24,9 +24,9 @@ from attnlab.nn.seq2seq import Decoded, Encoded, Seq2Seq, sample_inputs
 from attnlab.settings import Fraction
 from attnlab.types import PAD, SOS, UNK, Batch, Memory
 
-RANGE = 30.0
-"""Summands of the logits are at least their maximum minus this. The products of exponentials are then in the
-range of fp32; probabilities below exp(-30) are of no interest."""
+RANGE = 300.0
+"""Summands of the logits are at least their maximum minus this, in nats. The products of their exponentials,
+of which the largest may be exp(-600), are then in the range of fp64."""
 
 FLOOR = 1e-35
 """Added to probabilities, so that the logarithm is finite where all weights are 0."""
@@ -38,9 +38,9 @@ class Emissions(NamedTuple):
     p(v | s_i, h_j) = exp(of_state[i, v] + of_memory[j, v]) / total[i, j]
     """
 
-    of_state: Tensor  # [B, T, V]
-    of_memory: Tensor  # [B, S, V]
-    total: Tensor  # [B, T, S]
+    of_state: Tensor  # [B, T, V], fp64
+    of_memory: Tensor  # [B, S, V], fp64
+    total: Tensor  # [B, T, S], fp64
 
 
 class Marginal(nn.Module):
@@ -55,7 +55,8 @@ class Marginal(nn.Module):
     The logits are those of `Readout` with `parts=[state, context]` at a single position. (Wu et al. have a
     tanh layer before W, with which the distributions of all pairs [B, T, S, V] must be computed.) Z and p are
     matrix products of the exponentials, 2·T·S·V operations each. a and b are in fp32, whatever the
-    precision.
+    precision, and their exponentials in fp64: where a and b oppose each other, the most probable v has
+    neither the largest a nor the largest b, and both factors may be far below the range of fp32.
     """
 
     reads_previous_state = False
@@ -100,7 +101,7 @@ class Marginal(nn.Module):
         return Emissions(of_state, of_memory, total)
 
     def log_likelihood(self, emissions: Emissions, tokens: Tensor) -> Tensor:
-        """Return log p(y_i | s_i, h_j) [B, T, S] of tokens [B, T]; 0 at PAD and SOS.
+        """Return log p(y_i | s_i, h_j) [B, T, S] of tokens [B, T], in fp32; 0 at PAD and SOS.
 
         Words that another member of an ensemble copied, whose ids are V and above, count as UNK.
         """
@@ -110,14 +111,14 @@ class Marginal(nn.Module):
         columns = tokens[..., None].expand(total.shape)  # [B, T, S]
         from_memory = of_memory.transpose(1, 2).gather(1, columns)  # [B, T, S]
         emitted = (tokens != PAD) & (tokens != SOS)  # [B, T]
-        return (from_state + from_memory - total.log()) * emitted[..., None]
+        return ((from_state + from_memory - total.log()) * emitted[..., None]).float()
 
     def mix(self, emissions: Emissions, weights: Tensor) -> Tensor:
-        """Return log Σ_j α_ij p(v | s_i, h_j), [B, T, V], of weights α [B, T, S]."""
+        """Return log Σ_j α_ij p(v | s_i, h_j), [B, T, V] in fp32, of weights α [B, T, S]."""
         of_state, of_memory, total = emissions
         with torch.autocast(total.device.type, enabled=False):
-            shares = torch.bmm(weights.float() / total, of_memory.exp())  # [B, T, V]
-        return (of_state.exp() * shares + FLOOR).log()
+            shares = torch.bmm(weights.double() / total, of_memory.exp())  # [B, T, V]
+        return (of_state.exp() * shares + FLOOR).log().float()
 
     def forward(
         self, features: Tensor, weights: Tensor | None = None, copy_ids: Tensor | None = None
@@ -127,7 +128,8 @@ class Marginal(nn.Module):
 
 
 def _bounded(logits: Tensor) -> Tensor:
-    """Subtract the maximum of logits [..., V], and limit them from below."""
+    """Subtract the maximum of logits [..., V], and limit them from below, in fp64."""
+    logits = logits.double()
     return (logits - logits.amax(dim=-1, keepdim=True)).clamp(min=-RANGE)
 
 
@@ -154,7 +156,7 @@ class MarginalSeq2Seq(Seq2Seq):
 
     def encode_embedded(self, embedded: Tensor, batch: Batch) -> tuple[Encoded, LatentState]:
         encoded, state = super().encode_embedded(embedded, batch)
-        rows = encoded.memory.states.float()[:, :1]  # [B, 1, D]
+        rows = encoded.memory.states.double()[:, :1]  # [B, 1, D]
         vocabulary, sources = self.readout.state.out_features, encoded.memory.mask.size(1)
         nothing = rows.new_zeros(len(rows), 1, vocabulary)  # not read: the first token is SOS
         return encoded, LatentState(state, nothing, rows.new_ones(len(rows), 1, sources))

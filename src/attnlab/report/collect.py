@@ -76,7 +76,7 @@ def load_predictions(path: Path) -> list[Prediction]:
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path.name} is not a valid file of predictions: {error}") from error
     for prediction in predictions:
-        texts = (prediction.source, prediction.reference, prediction.hypothesis)
+        texts = (prediction.source, *prediction.references, prediction.hypothesis)
         if not all(isinstance(text, str) for text in (*texts, *prediction.tokens, *prediction.source_tokens)):
             raise UserError(f"{path.name} contains a text or token that is not a string")
     return predictions

@@ -12,6 +12,7 @@ from typing import Any
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
 from attnlab.files.run_directory import Run
+from attnlab.metrics.text.exact_match import has_equal_words
 from attnlab.metrics.text.ngrams import similarity
 from attnlab.report.collect import load_predictions
 from attnlab.report.heat_map import page_data
@@ -28,7 +29,7 @@ class Sentence:
     """A source sentence and its outputs side by side."""
 
     source: str  # source text
-    reference: str  # reference text; empty if there is none
+    references: tuple[str, ...]  # reference texts; empty if there are none
     # one output for each variant (or rank of hypothesis); None where there is none
     outputs: list[Prediction | None]
 
@@ -41,7 +42,7 @@ class Sentence:
     @property
     def disagreement(self) -> float | None:
         """Disagreement of the outputs, 0 to 100; None without a reference or with fewer than two outputs."""
-        if not self.reference:
+        if not self.references:
             return None
         return disagreement([output.hypothesis for output in self.outputs if output])
 
@@ -59,7 +60,7 @@ def gather_sentences(study: Study) -> tuple[list[tuple[str, int]], list[Sentence
             key = prediction.index, prediction.source
             outputs.setdefault(key, [None] * len(runs))[column] = prediction
     sentences = [
-        Sentence(key[1], next(output.reference for output in outputs[key] if output), outputs[key])
+        Sentence(key[1], next(output.references for output in outputs[key] if output), outputs[key])
         for key in sorted(outputs)
     ]
     return [(run.variant, run.seed) for run, _ in runs], sentences
@@ -67,7 +68,7 @@ def gather_sentences(study: Study) -> tuple[list[tuple[str, int]], list[Sentence
 
 def score_of(output: Prediction) -> float | None:
     """Return chrF2 (0 to 100) if there is a reference, else the score of the search."""
-    return similarity(output.hypothesis, output.reference) if output.reference else output.score
+    return max((similarity(output.hypothesis, text) for text in output.references), default=output.score)
 
 
 def disagreement(texts: Sequence[str]) -> float | None:
@@ -90,7 +91,7 @@ def explorer_json(
         source_tokens = next((output.source_tokens for output in sentence.outputs if output), [])
         data = {
             "source": sentence.source,
-            "reference": sentence.reference or None,
+            "reference": " | ".join(sentence.references) or None,
             "tokens": source_tokens,
             "score": _round(sentence.score),
             "disagreement": _round(sentence.disagreement),
@@ -121,7 +122,7 @@ def _output_json(output: Prediction, source_tokens: list[str]) -> dict[str, Any]
         "text": output.hypothesis,
         **_map_data(output),
         "score": _round(score_of(output)),
-        "exact": bool(output.reference) and output.hypothesis.split() == output.reference.split(),
+        "exact": any(has_equal_words(output.hypothesis, text) for text in output.references),
     }
     if output.source_tokens != source_tokens:
         data["source"] = output.source_tokens

@@ -75,7 +75,7 @@ def plot_heatmap(prediction: Prediction, title: str = "", *, dark: bool = False)
     texts = {
         "source": prediction.source,
         "prediction": prediction.hypothesis,
-        "reference": prediction.reference,
+        "reference": " | ".join(prediction.references),
     }
     lines = [
         line

@@ -36,9 +36,9 @@ class SentenceTest(NamedTuple):
     p: float
 
 
-def sentences_of(predictions: Sequence[Prediction]) -> list[tuple[str, str]]:
-    """Return the sources and references, which are equal for runs with the same test set."""
-    return [(prediction.source, prediction.reference) for prediction in predictions]
+def sentences_of(predictions: Sequence[Prediction]) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the sources and references of the inputs, which are equal for runs with the same test set."""
+    return [(prediction.source, prediction.references) for prediction in predictions]
 
 
 def paired_test(score: SentenceCounts, ours: Sequence[Counts], theirs: Sequence[Counts]) -> SentenceTest:

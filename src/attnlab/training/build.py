@@ -82,6 +82,7 @@ def build_vocabularies(config: DictConfig, corpus: Corpus) -> Vocabularies:
             source=constructor(config.tokenizer),
             target=None if target is None else constructor(target),
             shared=config.shared_vocabulary,
+            others=[pair for split, pairs in corpus.splits.items() if split != "train" for pair in pairs],
         )
 
     if not isinstance(corpus.train, MappedPairs):

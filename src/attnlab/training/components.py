@@ -71,7 +71,7 @@ def check_monitored(config: DictConfig, module: Seq2SeqModule, data: Seq2SeqData
             Prediction(
                 index=index,
                 source=pair.source,
-                reference=text,
+                references=(text,),
                 hypothesis=text,
                 annotations=pair.annotations or {},
             )

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from math import ceil, inf
+from math import ceil, inf, nan
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -28,8 +28,9 @@ from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
 from attnlab.metrics.attention import AttentionMetrics
 from attnlab.metrics.registry import score
+from attnlab.metrics.text.edit_distance import edits
 from attnlab.metrics.texts import WORDS, Texts
-from attnlab.metrics.tokens import TokenMetrics
+from attnlab.metrics.tokens import IGNORED, TokenMetrics
 from attnlab.nn.seq2seq import Decoded, TranslationModel
 from attnlab.training.build import build_preparation
 from attnlab.training.length_limits import warn_of_cut_outputs, warn_of_unattended_positions
@@ -389,20 +390,51 @@ class Seq2SeqModule(lightning.LightningModule):
         return [parameter for parameter in self.parameters() if parameter.requires_grad]
 
     def _evaluate(self, batch: Batch, number: int, split: str) -> None:
-        """Encode a batch once, update the metrics under teacher forcing, and decode the sources."""
+        """Encode a batch once, decode the sources, and update the metrics under teacher forcing.
+
+        These are of one target for each input, the one nearest to its output.
+        """
         pairs = self._pairs(batch, split)
         shard = 0 if self.shards is None else self.shards.start_evaluation_batch(number)
         encoded, state = self.network.encode(batch)
         outputs = self._outputs(self.network.decode(encoded, state, batch), batch)
-        self.token_metrics.update(outputs.logits, outputs.labels, shard)
+        if outputs.logits.isnan().any():
+            raise diverged("output of the network", nan, self.global_step)
+        scored = self._decode(batch, pairs, split, (encoded, state)).to(batch.target.device)  # [B, 1]
+        labels = batch.labels.masked_fill(~scored, IGNORED)[batch.labels != PAD]  # [N]
+        self.token_metrics.update(outputs.logits, labels, shard)
         gold = self.gold_alignment(batch, split)  # [B, T, S]
         # Without EOS: its prediction needs no particular source token
-        self.attention_metrics.update(outputs.weights, batch.target_text, batch.source_text, gold, shard)
-        results = self.translator(self.network, batch, pairs, encoded=(encoded, state))
-        self.predictions += [self._without_shared_weights(best) for best, *_ in results]
+        targets = batch.target_text & scored  # [B, T]
+        self.attention_metrics.update(outputs.weights, targets, batch.source_text, gold, shard)
 
-    def _without_shared_weights(self, prediction: Prediction) -> Prediction:
+    def _decode(self, batch: Batch, pairs: Sequence[Pair], split: str, encoded: tuple[Any, Any]) -> Tensor:
+        """Decode every input of a batch once, and keep its prediction.
+
+        Returns:
+            True at the pair of each input whose target is nearest to the output, [B, 1] bool.
+        """
+        inputs: dict[int, list[int]] = {}  # rows of the batch
+        for row, first in enumerate(self.data.inputs(split)[batch.indices.numpy(force=True)].tolist()):
+            inputs.setdefault(first, []).append(row)
+        firsts = [row for row, *_ in inputs.values()]
+        results = self.translator(
+            self.network,
+            batch if len(firsts) == len(pairs) else batch.select(torch.tensor(firsts)),
+            [pairs[row] for row in firsts],
+            encoded=encoded if len(firsts) == len(pairs) else None,
+        )
+        scored = torch.zeros(len(pairs), 1, dtype=torch.bool)
+        for rows, (best, *_) in zip(inputs.values(), results, strict=True):
+            references = [self.vocabularies.reference(pairs[row]) for row in rows]
+            spell = self.vocabularies.target.spell
+            scored[rows[edits(best.hypothesis, references, spell).position if len(rows) > 1 else 0]] = True
+            self.predictions.append(self._detached(best, tuple(dict.fromkeys(filter(None, references)))))
+        return scored
+
+    def _detached(self, prediction: Prediction, references: tuple[str, ...]) -> Prediction:
         """Copy the weights that are kept, and drop the others."""
+        prediction = replace(prediction, references=references)
         kept = prediction.index < self.kept_weights
         return prediction.with_own_weights() if kept else replace(prediction, weights=None)
 
@@ -414,7 +446,7 @@ class Seq2SeqModule(lightning.LightningModule):
     @property
     def is_covered(self) -> bool:
         """True if no output of the last evaluation has a reference: there is nothing to score."""
-        return not any(output.reference for output in self.outputs)
+        return not any(output.references for output in self.outputs)
 
     def _log_metrics(self, split: str) -> None:
         self.outputs = gather_predictions(self.predictions)
@@ -442,6 +474,14 @@ class Seq2SeqModule(lightning.LightningModule):
         )
         for metric in (self.token_metrics, self.attention_metrics):
             metric.reset()
+
+
+def diverged(name: str, value: float, step: int) -> UserError:
+    """Return the error of a value that is not finite."""
+    return UserError(
+        f"The {name} is {value} at step {step}: training diverged. Lower optimizer.lr, set "
+        "trainer.gradient_clip_val, or set trainer.precision=32-true. The last good checkpoint is kept"
+    )
 
 
 def gather_predictions(predictions: Sequence[Prediction]) -> list[Prediction]:

@@ -115,7 +115,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
         run.write_result(
             "finished",
             metrics=scores,
-            signatures=signatures(module.text_metrics, module.bleu_tokenizer),
+            signatures=signatures(module.text_metrics, module.texts),
             **({"undefined": module.undefined} if module.undefined else {}),
             **({"described": described} if (described := describe_foreign(module.text_metrics)) else {}),
             references={split: references(pairs, data.vocabularies) for split, pairs in evaluated.items()},
@@ -167,6 +167,8 @@ def _log_sizes(corpus: Corpus, vocabularies: Vocabularies, network: Seq2Seq) -> 
         f"{network.parameter_count:,}",
         f"{network.trainable_parameter_count:,}",
     )
+    if repeated := digests.count_duplicates(corpus.train):
+        log.info("%d training pairs repeat an earlier pair", repeated)
 
 
 def log_untrained(checkpoint: DictConfig, logged: dict[str, list[tuple[int, float]]], steps: int) -> None:

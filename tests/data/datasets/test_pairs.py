@@ -258,6 +258,48 @@ def test_alignments_need_a_file_of_pairs(write, alignments: dict, message: str):
         load(train=table, test={"first": table}, alignments_path=alignments)
 
 
+def test_further_references_are_pairs_with_the_same_source(write):
+    """Of the second line, one file has no reference; an aligner's links are those of the first target."""
+    first, second = write("A\n\nD\n", "a.txt"), write("X\nY\nD\n", "b.txt")
+    layout, further = Layout(), {"setting": "data.test", "references": [first, second]}
+    read = layout.read(write("a\tB\nb\tC\nd\tD\n"), alignments=write("0-0\n0-0\n0-0\n", "links"), **further)
+    expected = [("a", "B"), ("a", "A"), ("a", "X"), ("b", "C"), ("b", "Y"), *[("d", "D")] * 3]
+    assert [(pair.source, pair.target) for pair in read.pairs] == expected
+    assert [pair.alignment for pair in read.pairs[:3]] == [((0, 0),), None, None]
+    assert [pair.origin.line for pair in read.pairs] == [1, 1, 1, 2, 2, 3, 3, 3]
+    assert [str(path) for path in read.files[1:3]] == [first, second]
+    # A file without targets has only those of the other files
+    covered = layout.read(write("a\nb\nd\n"), may_be_covered=True, **further)
+    expected = [("a", "A"), ("a", "X"), ("b", "Y"), ("d", "D"), ("d", "D")]
+    assert [(pair.source, pair.target) for pair in covered.pairs] == expected
+
+
+def test_further_references_of_named_test_sets(write):
+    train, a, b = write("x\ty\nz\ty\n", "train.tsv"), write("a\tA\n", "a.tsv"), write("X\n", "x.txt")
+    given = {"train": train, "val": train, "test": {"one": a, "two": a}, "test_references": {"two": [b]}}
+    tests = load(**given).splits
+    assert [[pair.target for pair in tests[f"test/{name}"]] for name in ("one", "two")] == [["A"], ["A", "X"]]
+    with pytest.raises(UserError, match=r"data.val_references=.*: give data.val"):
+        load(train=train, test=a, val_references=[b])
+    with pytest.raises(UserError, match=r"data.test_references=.* must be a list of files"):
+        load(train=train, test=a, test_references=b)
+    with pytest.raises(UserError, match=r"data.test_references={'x': .*names of the test sets"):
+        load(**{**given, "test_references": {"x": [b]}})
+    with pytest.raises(UserError, match=r"a.tsv has 1 lines, but .*train.tsv has 2"):
+        load(**{**given, "test_references": {"two": [train]}})
+
+
+def test_a_list_of_targets_in_json_lines_is_a_pair_for_each(write):
+    lines = '{"source": "a", "target": ["A", "X"]}\n{"source": "b", "target": "B"}\n'
+    pairs = Layout().read(write(lines, "pairs.jsonl"), setting="data.test").pairs
+    assert [(pair.source, pair.target) for pair in pairs] == [("a", "A"), ("a", "X"), ("b", "B")]
+    read = Layout().read(write(lines, "pairs.jsonl"), setting="data.train", limit=1).pairs
+    assert [pair.target for pair in read] == ["A"]
+    for target in ("[]", '["A", 3]', "[[]]"):
+        with pytest.raises(UserError, match=r"line 1: 'target' is (list|int), not text"):
+            Layout().read(write(f'{{"source": "a", "target": {target}}}', "x.jsonl"), setting="data.test")
+
+
 COVERED = {
     "missing": (Layout(), "ab\ncd\n"),
     "empty": (Layout(), "ab\t\ncd\t\n"),

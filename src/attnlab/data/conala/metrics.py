@@ -1,8 +1,7 @@
 """Metrics of the CoNaLa benchmark (Yin et al. 2018, arXiv 1805.08949): official tokens, BLEU, valid Python.
 
-BLEU is that of the challenge's own script: corpus BLEU-4 with clipped counts and one reference, without
-smoothing and case-sensitive, over the tokens of `tokenize`. sacreBLEU returns the same number for these
-tokens.
+BLEU is that of the challenge's own script: corpus BLEU-4 with clipped counts, without smoothing
+and case-sensitive, over the tokens of `tokenize`. sacreBLEU returns the same number for these tokens.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from attnlab.files.predictions import Prediction
 from attnlab.metrics import sentence_counts
 from attnlab.metrics.registry import text_metric
 from attnlab.metrics.sentence_counts import SentenceCounts, ratio_counts, share_counts
-from attnlab.metrics.text.ngrams import check_four_grams
-from attnlab.metrics.texts import Texts, UndefinedScoreError
+from attnlab.metrics.text import ngrams
+from attnlab.metrics.texts import Texts, UndefinedScoreError, references_of
 
 if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
@@ -30,11 +29,9 @@ def bleu_counts(_: str = "") -> SentenceCounts:
     return sentence_counts.bleu_counts(bleu_metric(), smooth=False, prepare=spaced)
 
 
-def signature(_: str) -> str:
+def signature(texts: Texts) -> str:
     """Return the settings of `conala_bleu` in the format of a sacreBLEU signature."""
-    from sacrebleu import __version__
-
-    return f"BLEU-4|nrefs:1|case:mixed|eff:no|tok:conala|smooth:none|version:{__version__}"
+    return f"BLEU-4|{ngrams.signature(bleu_metric(), texts).replace('tok:none', 'tok:conala')}"
 
 
 @text_metric(
@@ -42,8 +39,8 @@ def signature(_: str) -> str:
 )
 def conala_bleu(texts: Texts) -> float:
     """Return BLEU-4 (0 to 100) of CoNaLa's official script; 0 if there is no match of some n-gram order."""
-    check_four_grams(bleu_counts(), texts)
-    return bleu(texts.hypotheses, texts.references)
+    ngrams.check_four_grams(texts, tokenize)
+    return ngrams.corpus_score(bleu_metric(), texts, spaced)
 
 
 @text_metric(
@@ -85,14 +82,19 @@ def slot_accuracy(texts: Texts) -> float:
 
 
 def repeated_slots(prediction: Prediction) -> tuple[int, int]:
-    """Count the quoted texts that hypothesis and reference repeat, and those that the reference repeats."""
-    hypothesis, reference = tokenize(prediction.hypothesis), tokenize(prediction.reference)
-    correct = total = 0
-    for tokens in map(tokenize, prediction.annotations.get("quoted", ())):
-        in_reference = occurrences(tokens, reference)
-        total += in_reference
-        correct += min(in_reference, occurrences(tokens, hypothesis))
-    return correct, total
+    """Count the quoted texts that hypothesis and reference repeat, and those that the reference repeats.
+
+    Of several references, the one counts of whose quoted texts the fewest are missing; of several, the one
+    that repeats the most.
+    """
+    hypothesis = tokenize(prediction.hypothesis)
+    quoted = [*map(tokenize, prediction.annotations.get("quoted", ()))]
+    counted = []
+    for reference in map(tokenize, references_of(prediction)):
+        expected = [occurrences(tokens, reference) for tokens in quoted]
+        correct = sum(map(min, expected, (occurrences(tokens, hypothesis) for tokens in quoted)))
+        counted.append((correct, sum(expected)))
+    return min(counted, key=lambda counts: (counts[1] - counts[0], -counts[1]))
 
 
 def repeated_quotations(prediction: Prediction) -> int:
@@ -121,12 +123,6 @@ def tokenize(code: str) -> list[str]:
 def spaced(code: str) -> str:
     """Return the official tokens of the code, separated by single spaces."""
     return " ".join(tokenize(code))
-
-
-def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """Return the official corpus BLEU-4 (0 to 100) of N hypotheses and N references, as raw code."""
-    prepared = [[spaced(code) for code in texts] for texts in (hypotheses, references)]
-    return float(bleu_metric().corpus_score(prepared[0], [prepared[1]]).score)
 
 
 def bleu_metric() -> BLEU:

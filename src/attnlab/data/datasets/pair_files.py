@@ -102,10 +102,12 @@ class Part(NamedTuple):
     """A file, or two aligned files, and how to read their lines."""
 
     files: Sequence[tuple[str, str]]  # the setting that gives each file, and its path
-    parse: Callable[[Texts, Origin], Pair]  # returns the pair of a line and its place
+    parse: Callable[[Texts, Origin], list[Pair]]  # returns the pairs of a line
     table: "Layout | None" = None  # columns and header, if the file is a table
     covered: bool = False  # whether targets may be empty
     keys: Sequence[str] | None = None  # of JSON objects
+    # files with a further target of each line, or an empty line
+    further: Sequence[tuple[str, str]] = ()
 
     @property
     def name(self) -> str:
@@ -147,6 +149,7 @@ class Layout:
         *,
         setting: str,
         alignments: str | None = None,
+        references: Any = None,
         limit: int | None = None,
         may_be_covered: bool = False,
         cache: Path | None = None,
@@ -159,6 +162,7 @@ class Layout:
                 such as "corpus/*.tsv.gz", or several of these: their pairs follow each other.
             setting: the setting that gives the location, such as "data.train", for error messages.
             alignments: file with the gold alignment of each line; see `read_aligned`.
+            references: files with a further target of each line, or an empty one; None for none.
             limit: number of pairs to read; None for all.
             may_be_covered: accept a table without targets: its column is missing or empty in every row. The
                 targets are then empty.
@@ -170,9 +174,18 @@ class Layout:
         paths = [path for part in locations for path in self._expand(part, setting)]
         if not paths:
             raise UserError(f"{setting}={location} must be the path of a file")
+        name = re.sub(r"^(data\.\w+)", r"\1_references", setting)
+        if not isinstance(references, Sequence | None) or isinstance(references, str):
+            raise UserError(f"{name}={references} must be a list of files, such as [a.txt,b.txt]")
+        if references and len(paths) > 1:
+            raise UserError(f"{name} needs one file, and {setting} has {len(paths)}: join them")
+        further = [(name, path) for path in references or ()]
         if alignments and len(paths) > 1:
             raise UserError(f"data.alignments_path needs one file, and {setting} has {len(paths)}: join them")
-        parts = [self._part(path, setting, may_be_covered=may_be_covered) for path in paths]
+        parts = [
+            self._part(path, setting, further, may_be_covered=may_be_covered)._replace(further=further)
+            for path in paths
+        ]
         return _read(parts, alignments=alignments, limit=limit, cache=cache)
 
     def _expand(self, location: Any, setting: str) -> list[str]:
@@ -190,7 +203,7 @@ class Layout:
             raise UserError(f"{setting}={location}: no file matches the pattern. Check the path")
         return sorted(paths)
 
-    def _part(self, location: str, setting: str, *, may_be_covered: bool) -> Part:
+    def _part(self, location: str, setting: str, further: Sequence[Any], *, may_be_covered: bool) -> Part:
         """Return how to read a file or two aligned files."""
         if self.languages is not None:
             source, target = (f"{location}.{language}" for language in self.languages)
@@ -207,7 +220,7 @@ class Layout:
         if location.removesuffix(".gz").endswith(JSON_SUFFIXES):
             return Part(files, self._parse_json, keys=self.languages and [*self.languages])
         covered = may_be_covered and self._is_covered(read_lines(location, setting=setting))
-        if covered:
+        if covered and not further:
             log.info("%s: %s has no targets: outputs are written, and not scored", setting, location)
         parse = self._parse_covered if covered else self._parse_row
         return Part(files, parse, table=self, covered=covered)
@@ -240,7 +253,7 @@ class Layout:
         """Return the place of a column in files without the column of the target."""
         return column - (column > self.target_column)
 
-    def _parse_row(self, texts: Texts, origin: Origin) -> Pair:
+    def _parse_row(self, texts: Texts, origin: Origin) -> list[Pair]:
         cells = texts[0].split("\t")
         if len(cells) <= max(self.columns):
             raise LeftOutError(
@@ -251,7 +264,7 @@ class Layout:
                 * (self.features_column is not None),
             )
         features = None if self.features_column is None else cells[self.features_column]
-        return Pair(_read_source(cells[self.source_column], features), cells[self.target_column])
+        return [Pair(_read_source(cells[self.source_column], features), cells[self.target_column])]
 
     def _is_covered(self, lines: Iterator[str]) -> bool:
         """Return whether no row of a table has a target."""
@@ -266,19 +279,22 @@ class Layout:
                 return False
         return True
 
-    def _parse_covered(self, texts: Texts, origin: Origin) -> Pair:
+    def _parse_covered(self, texts: Texts, origin: Origin) -> list[Pair]:
         try:
             source, tab, features = self.input_of(texts[0]).partition("\t")
         except UserError as error:
             raise LeftOutError("a column is missing", str(error)) from error
         if self.features_column is None:
-            return Pair(source, "")
+            return [Pair(source, "")]
         if not tab:
             raise LeftOutError("the features are missing", "add a tab and, if any, the features")
-        return Pair(_read_source(source, features), "")
+        return [Pair(_read_source(source, features), "")]
 
-    def _parse_json(self, texts: Texts, origin: Origin) -> Pair:
-        """Return the pair of an object `{"de": …, "en": …}`, or the same under the key "translation"."""
+    def _parse_json(self, texts: Texts, origin: Origin) -> list[Pair]:
+        """Return the pair of an object `{"de": …, "en": …}`, or the same under the key "translation".
+
+        The target may be a list of texts: each is one of a pair with this source.
+        """
         try:
             record = json.loads(texts[0])
         except (json.JSONDecodeError, RecursionError) as error:
@@ -288,19 +304,20 @@ class Layout:
             record = record["translation"]
         if not isinstance(record, dict):
             raise UserError(f"{origin}: a {type(record).__name__} in place of a JSON object per line")
-        sides: list[str] = []
+        sides: list[list[str]] = []
         for key in self.languages or ("source", "target"):
             if key not in record:
                 raise UserError(
                     f"{origin}: no key {key!r} among {', '.join(map(str, record)) or 'no keys'}. Set "
                     "data.languages=[SOURCE_KEY,TARGET_KEY]"
                 )
-            text = record[key]
-            if not isinstance(text, str) or SURROGATE.search(text):
-                problem = "text with a lone surrogate" if isinstance(text, str) else type(text).__name__
-                raise UserError(f"{origin}: {key!r} is {problem}, not text. Correct or remove the line")
-            sides.append(text)
-        return Pair(sides[0], sides[1])
+            listed = record[key] if sides and record[key] and isinstance(record[key], list) else [record[key]]
+            for text in listed:
+                if not isinstance(text, str) or SURROGATE.search(text):
+                    problem = "text with a lone surrogate" if isinstance(text, str) else type(text).__name__
+                    raise UserError(f"{origin}: {key!r} is {problem}, not text. Correct or remove the line")
+            sides.append(listed)
+        return [Pair(sides[0][0], target) for target in sides[1]]
 
 
 def read_aligned(
@@ -325,8 +342,8 @@ def read_aligned(
     return _read([part], alignments=alignments, limit=limit, cache=cache)
 
 
-def _parse_aligned(texts: Texts, origin: Origin) -> Pair:
-    return Pair(texts[0], texts[1])
+def _parse_aligned(texts: Texts, origin: Origin) -> list[Pair]:
+    return [Pair(texts[0], texts[1])]
 
 
 def _read(
@@ -343,7 +360,8 @@ def _read(
     Raises:
         UserError: if a part has more lines without a pair than with one.
     """
-    paths = [path for part in parts for _, path in part.files] + ([alignments] if alignments else [])
+    paths = [path for part in parts for _, path in (*part.files, *part.further)]
+    paths += [alignments] if alignments else []
 
     def describe() -> Key | None:
         digests = [(path, current_digest(path)) for path in paths]
@@ -353,7 +371,11 @@ def _read(
             (part.parse.__name__, len(part.files), part.keys, part.table and asdict(part.table), part.covered)
             for part in parts
         ]
-        return {"files": digests, "parts": settings, "limit": limit, "aligned": alignments is not None}
+        further = {"further": len(parts[0].further)} if parts[0].further else {}
+        return {
+            **{"files": digests, "parts": settings, "limit": limit, "aligned": alignments is not None},
+            **further,
+        }
 
     def pairs() -> Iterator[Pair]:
         remaining = limit
@@ -371,10 +393,11 @@ def _read(
 
 
 def _parse(part: Part, *, alignments: str | None, limit: int | None) -> Iterator[Pair]:
-    """Yield the pair of each line of a part; for the arguments see `_read`."""
-    files, parse, table, covered = part.files, part.parse, part.table, part.covered
+    """Yield the pairs of each line of a part, one for each of its targets; for the arguments see `_read`."""
+    files, parse, table, covered, further = part.files, part.parse, part.table, part.covered, part.further
     name = part.name
-    lines = _read_lines([*files, ("data.alignments_path", alignments)] if alignments else files)
+    links_file = [("data.alignments_path", alignments)] if alignments else []
+    lines = _read_lines([*files, *further, *links_file])
     size = 0
     empty: list[int] = []
     left_out: dict[str, list[int]] = {}
@@ -398,7 +421,7 @@ def _parse(part: Part, *, alignments: str | None, limit: int | None) -> Iterator
             if table.header:
                 continue
         try:
-            pair = _check_text(parse(texts, origin), covered=covered)
+            read = [_check_text(pair, covered=covered) for pair in parse(texts, origin)]
         except LeftOutError as error:
             reason, fix = error.args
             left_out.setdefault(reason, []).append(number)
@@ -411,9 +434,14 @@ def _parse(part: Part, *, alignments: str | None, limit: int | None) -> Iterator
             links = parse_links(line[-1], f"{alignments}, line {number}")
             alignment = tuple((source, target) for source, _, target in links)
         if table is not None and table.features_column is not None:
-            features.count(pair)
-        size += 1
-        yield replace(pair, alignment=alignment, origin=origin)
+            features.count(read[0])
+        targets = filter(str.strip, line[len(files) : len(files) + len(further)])
+        more = [replace(read[0], target=target, origin=origin) for target in targets]
+        if not (covered and more):
+            more = [*(replace(pair, alignment=alignment, origin=origin) for pair in read), *more]
+        for pair in more[: None if limit is None else limit - size]:
+            size += 1
+            yield pair
     if first_error and sum(map(len, left_out.values())) > size:
         raise UserError(first_error)
     if not size:

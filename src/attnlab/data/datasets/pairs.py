@@ -16,6 +16,8 @@ def load_pairs(
     train: FilePath | Sequence[FilePath] | None = None,
     val: FilePath | None = None,
     test: str | Mapping[str, str] | None = None,
+    val_references: Sequence[str] | None = None,
+    test_references: Sequence[str] | Mapping[str, Any] | None = None,
     languages: Sequence[str] | None = None,
     path: FilePath | Sequence[FilePath] | None = None,
     source_path: FilePath | None = None,
@@ -40,6 +42,11 @@ def load_pairs(
         val: validation pairs, likewise, used as they are; None to split them off.
         test: test pairs, likewise, or several test sets by name; None to split them off. A table without
             targets is translated, and not scored.
+        val_references: files with further references of `val`, [a.txt, b.txt]: line i of each belongs to line
+            i of `val`, and may be empty. An input has several references also if it is repeated in a file,
+            or if its target in JSON lines is a list.
+        test_references: files with further references of `test`, likewise. Named test sets have theirs by
+            name.
         languages: [de, en]: `train=prefix` reads prefix.de and prefix.en, or these keys of JSON lines; None
             for a table.
         path: file that is split into training, validation and test pairs, of the kinds of `train`.
@@ -80,13 +87,26 @@ def load_pairs(
             "data.target_path=FILE to two aligned files"
         )
     val_pairs, test_sets, files = read_evaluation_sets(
-        layout, val=val, test=test, alignments=alignments, cache=root
+        layout,
+        val=val,
+        test=test,
+        val_references=val_references,
+        test_references=test_references,
+        alignments=alignments,
+        cache=root,
     )
     return split_off(read.pairs, val_pairs, test_sets, files=(*read.files, *files), **settings)
 
 
 def read_evaluation_sets(
-    layout: Layout, *, val: Any, test: Any, alignments: Mapping[str, Any], cache: Path | None = None
+    layout: Layout,
+    *,
+    val: Any,
+    test: Any,
+    alignments: Mapping[str, Any],
+    val_references: Any = None,
+    test_references: Any = None,
+    cache: Path | None = None,
 ) -> tuple[Sequence[Pair] | None, TestSets | None, tuple[Path, ...]]:
     """Read the validation set, and one test set or several by name.
 
@@ -96,23 +116,29 @@ def read_evaluation_sets(
     val_pairs: Sequence[Pair] | None = None
     test_sets: TestSets | None = None
     files: tuple[Path, ...] = ()
+    for name, location, given in (("val", val, val_references), ("test", test, test_references)):
+        if given is not None and location is None:
+            raise UserError(f"data.{name}_references={given}: give data.{name}, whose lines they belong to")
     if val is not None:
-        val_pairs, files = layout.read(val, setting="data.val", alignments=alignments.get("val"), cache=cache)
+        val_pairs, files = layout.read(
+            val,
+            setting="data.val",
+            alignments=alignments.get("val"),
+            references=val_references,
+            cache=cache,
+        )
     if isinstance(test, Mapping):
         if not test:
             raise UserError("data.test={}: give a file, or several as {NAME: FILE, …}")
-        links = alignments.get("test") or {}
-        if not isinstance(links, Mapping) or not links.keys() <= test.keys():
-            raise UserError(
-                f"data.alignments_path.test={links}: give the files by the names of the test sets, such as "
-                f"{{{next(iter(test))}: FILE}}"
-            )
+        links = _by_test_set("data.alignments_path.test", alignments.get("test"), test)
+        references = _by_test_set("data.test_references", test_references, test)
         sets: dict[str, Sequence[Pair]] = {}
         for name, path in test.items():
             read = layout.read(
                 path,
                 setting=f"data.test.{name}",
                 alignments=links.get(name),
+                references=references.get(name),
                 may_be_covered=True,
                 cache=cache,
             )
@@ -121,10 +147,25 @@ def read_evaluation_sets(
         test_sets = sets
     elif test is not None:
         test_sets, test_files = layout.read(
-            test, setting="data.test", alignments=alignments.get("test"), may_be_covered=True, cache=cache
+            test,
+            setting="data.test",
+            alignments=alignments.get("test"),
+            references=test_references,
+            may_be_covered=True,
+            cache=cache,
         )
         files += test_files
     return val_pairs, test_sets, files
+
+
+def _by_test_set(setting: str, files: Any, test: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the files of each test set; raise `UserError` if they are not given by the names of `test`."""
+    if files is not None and (not isinstance(files, Mapping) or not files.keys() <= test.keys()):
+        raise UserError(
+            f"{setting}={files}: give the files by the names of the test sets, such as "
+            f"{{{next(iter(test))}: FILE}}"
+        )
+    return files or {}
 
 
 def alignment_files(alignments_path: Any, *, splits: Mapping[str, Any]) -> dict[str, Any]:

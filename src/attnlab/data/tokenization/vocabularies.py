@@ -4,6 +4,7 @@ import logging
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -104,7 +105,12 @@ class Texts:
 
 
 def train_vocabularies(
-    train: Sequence[Pair], *, source: Training, target: Training | None = None, shared: bool = False
+    train: Sequence[Pair],
+    *,
+    source: Training,
+    target: Training | None = None,
+    shared: bool = False,
+    others: Sequence[Pair] = (),
 ) -> Vocabularies:
     """Train the tokenizers of both sides on the training split.
 
@@ -114,6 +120,7 @@ def train_vocabularies(
         source: trains the source tokenizer on the source texts.
         target: trains the target tokenizer on the target texts; None for the same function as `source`.
         shared: train one tokenizer on the texts of both sides. `target` must then be None.
+        others: pairs of the other splits, whose letters are compared with those of the training split.
     """
     if shared and target is not None:
         raise UserError(
@@ -133,31 +140,40 @@ def train_vocabularies(
         vocabularies = Vocabularies(
             source=source(Texts(sample, "source")), target=(target or source)(Texts(sample, "target"))
         )
-    _log_two_forms("source", "tokenizer", Texts(train, "source"), vocabularies.source)
+    _log_two_forms("source", "tokenizer", (train, others), vocabularies.source)
     setting = "tokenizer" if target is None else "target_tokenizer"
-    _log_two_forms("target", setting, Texts(train, "target"), vocabularies.target)
+    _log_two_forms("target", setting, (train, others), vocabularies.target)
     return vocabularies
 
 
-def _log_two_forms(side: str, setting: str, texts: Iterable[str], tokenizer: Tokenizer) -> None:
-    """Log letters that some training texts have composed, and others with combining characters (NFD)."""
+def code_points(text: str) -> str:
+    """Return the code points of a text: "U+0061 U+0303"."""
+    return " ".join(f"U+{ord(character):04X}" for character in text)
+
+
+def _log_two_forms(
+    side: Literal["source", "target"], setting: str, splits: Sequence[Sequence[Pair]], tokenizer: Tokenizer
+) -> None:
+    """Log letters that some texts have composed, and others with combining characters (NFD)."""
     composed: set[str] = set()
-    for text in texts:
+    for text in chain.from_iterable(Texts(pairs, side) for pairs in splits):
         if not text.isascii() and not unicodedata.is_normalized("NFC", text):
             composed |= set(unicodedata.normalize("NFC", text)) - {*text}
     if not composed:
         return
+    used = set().union(*(characters(Texts(pairs, side)) for pairs in splits))
     letters = [
-        letter
-        for letter in sorted(composed & characters(texts))
-        if tokenizer.pieces(letter) != tokenizer.pieces(unicodedata.normalize("NFD", letter))
+        f"{letter!r} ({code_points(letter)}; {code_points(decomposed)})"
+        for letter in sorted(composed & used)
+        for decomposed in [unicodedata.normalize("NFD", letter)]
+        if tokenizer.pieces(letter) != tokenizer.pieces(decomposed)
     ]
     if letters:
         log.warning(
-            "the training texts of the %s contain %s composed and decomposed, which are different tokens: "
+            "the texts of the %s contain %s composed and decomposed, which are different tokens: "
             "set %s.normalization=nfc",
             side,
-            ", ".join(map(repr, letters[:EXAMPLES])) + ", …" * (len(letters) > EXAMPLES),
+            ", ".join(letters[:EXAMPLES]) + ", …" * (len(letters) > EXAMPLES),
             setting,
         )
 

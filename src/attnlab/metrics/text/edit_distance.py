@@ -1,12 +1,13 @@
 """Edit distance over target tokens."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from rapidfuzz.distance import Levenshtein
 
 from attnlab.metrics.registry import text_metric
 from attnlab.metrics.sentence_counts import SentenceCounts, ratio_counts
-from attnlab.metrics.texts import Texts, UndefinedScoreError
+from attnlab.metrics.texts import Texts, UndefinedScoreError, references_of
 
 SPLITS: dict[str, Callable[[str], list[str]]] = {
     "characters": list,
@@ -16,17 +17,30 @@ SPLITS: dict[str, Callable[[str], list[str]]] = {
 """Tokenizers whose tokens follow from the text alone, by the names of their options."""
 
 
+class Edits(NamedTuple):
+    """Edits of the tokens of a hypothesis that give the nearest reference."""
+
+    distance: int  # number of insertions, deletions and substitutions
+    length: int  # number of tokens of the reference
+    position: int  # that of the reference
+
+
+def edits(hypothesis: str, references: Sequence[str], tokenize: Callable[[str], list[str]]) -> Edits:
+    """Compare a hypothesis with the reference of fewest edits; of several, with the longest."""
+    tokens = tokenize(hypothesis)
+    compared = [
+        Edits(Levenshtein.distance(tokens, reference), len(reference), position)
+        for position, reference in enumerate(map(tokenize, references))
+    ]
+    return min(compared, key=lambda each: (each.distance, -each.length))
+
+
 def counts(tokenizer: str) -> SentenceCounts | None:
     """Return the edits and the reference tokens per sentence; None if the tokens need a vocabulary."""
     split = SPLITS.get(tokenizer)
     if split is None:
         return None
-    return ratio_counts(
-        lambda each: (
-            Levenshtein.distance(split(each.hypothesis), split(each.reference)),
-            len(split(each.reference)),
-        )
-    )
+    return ratio_counts(lambda each: edits(each.hypothesis, references_of(each), split)[:2])
 
 
 @text_metric(
@@ -40,13 +54,11 @@ def counts(tokenizer: str) -> SentenceCounts | None:
 def edit_distance(texts: Texts) -> float:
     """Return the insertions, deletions and substitutions of target tokens, per token of the references.
 
-    The tokens are those of the target tokenizer: words, subwords, phones or characters.
+    Of several references of an input, the nearest one counts (see `edits`). The tokens are those of the
+    target tokenizer: words, subwords, phones or characters.
     """
-    distance = total = 0
-    for pair in texts.pairs:
-        hypothesis, reference = map(texts.tokenize, pair)
-        distance += Levenshtein.distance(hypothesis, reference)
-        total += len(reference)
+    rows = [edits(*pair, texts.tokenize) for pair in zip(texts.hypotheses, texts.references, strict=True)]
+    distance, total, _ = map(sum, zip(*rows, strict=True))
     if total == 0:
         raise UndefinedScoreError("all references are empty")
     return distance / total

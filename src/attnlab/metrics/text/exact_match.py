@@ -1,8 +1,8 @@
-"""Share of decoded texts that equal their reference."""
+"""Share of decoded texts that equal one of their references."""
 
 from attnlab.metrics.registry import text_metric
 from attnlab.metrics.sentence_counts import ratio_counts, share_counts
-from attnlab.metrics.texts import Texts
+from attnlab.metrics.texts import Texts, matches
 
 
 @text_metric(
@@ -14,7 +14,7 @@ from attnlab.metrics.texts import Texts
     rank=4,
 )
 def exact_match(texts: Texts) -> float:
-    """Return the share (0 to 1) of hypotheses whose white-space tokens equal those of the reference."""
+    """Return the share (0 to 1) of hypotheses whose white-space tokens equal those of a reference."""
     return texts.share(has_equal_words)
 
 
@@ -27,9 +27,7 @@ def has_equal_words(hypothesis: str, reference: str) -> bool:
     label="WER",
     format="percent",
     direction="lower",
-    counts=lambda _: ratio_counts(
-        lambda each: (100 * (not has_equal_words(each.hypothesis, each.reference)), 1)
-    ),
+    counts=lambda _: ratio_counts(lambda prediction: (100 * (not matches(has_equal_words, prediction)), 1)),
     rank=5,
 )
 def wer(texts: Texts) -> float:

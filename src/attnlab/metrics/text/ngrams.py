@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache, lru_cache
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING
 
 from attnlab.errors import UserError
@@ -17,6 +18,7 @@ from attnlab.metrics.texts import WORDS, Texts, UndefinedScoreError
 if TYPE_CHECKING:
     from sacrebleu.metrics.base import Metric
     from sacrebleu.metrics.bleu import BLEU
+    from sacrebleu.metrics.chrf import CHRF
 
 MIN_BLEU_TOKENS = 4
 """Number of tokens of the shortest reference that contains a 4-gram."""
@@ -62,42 +64,46 @@ def bleu_counts(tokenizer: str) -> SentenceCounts:
     return sentence_counts.bleu_counts(bleu_metric(tokenizer), smooth=True)
 
 
-def bleu_signature(tokenizer: str) -> str:
-    """Return sacreBLEU's signature of `bleu`."""
-    return _signature(bleu_metric(tokenizer))
-
-
-def chrf_signature(_: str) -> str:
-    """Return sacreBLEU's signature of `chrf`."""
+def chrf_metric() -> CHRF:
+    """Return sacreBLEU's chrF with its default settings."""
     from sacrebleu.metrics.chrf import CHRF
 
-    return _signature(CHRF())
+    return CHRF()
 
 
-def _signature(metric: Metric) -> str:
-    metric.corpus_score([""], [[""]])  # sacreBLEU sets the number of references when it scores
+def signature(metric: Metric, texts: Texts) -> str:
+    """Return sacreBLEU's signature of a metric of these texts."""
+    corpus_score(metric, texts)  # sets the number of references
     return str(metric.get_signature())
+
+
+def corpus_score(metric: Metric, texts: Texts, prepare: Callable[[str], str] = str) -> float:
+    """Return the score (0 to 100) of prepared texts, whose numbers of references may differ."""
+    references = ([*map(prepare, each)] for each in texts.references)
+    streams = [*zip_longest(*references)]  # None where a text has fewer references than another
+    score: float = metric.corpus_score([*map(prepare, texts.hypotheses)], streams).score
+    return min(score, 100.0)  # sacreBLEU's may be rounded to 100.00000000000004
 
 
 @text_metric(
     label="BLEU",
     format="points",
     direction="higher",
-    signature=bleu_signature,
+    signature=lambda texts: signature(bleu_metric(texts.bleu_tokenizer), texts),
     counts=bleu_counts,
     default=True,
     rank=2,
 )
 def bleu(texts: Texts) -> float:
     """Return corpus BLEU (0 to 100) as sacreBLEU computes it by default, over the tokens of one tokenizer."""
-    score = bleu_metric(texts.bleu_tokenizer).corpus_score(texts.hypotheses, [texts.references])
-    check_four_grams(bleu_counts(texts.bleu_tokenizer), texts)
-    return float(score.score)
+    metric = bleu_metric(texts.bleu_tokenizer)
+    check_four_grams(texts, lambda text: metric.tokenizer(text).split())
+    return corpus_score(metric, texts)
 
 
-def check_four_grams(counts: SentenceCounts, texts: Texts) -> None:
+def check_four_grams(texts: Texts, tokenize: Callable[[str], list[str]]) -> None:
     """Raise `UndefinedScoreError` if no reference has the four tokens of a 4-gram."""
-    if counts.count(texts.predictions)[:, 1].max() < MIN_BLEU_TOKENS:
+    if all(len(tokenize(text)) < MIN_BLEU_TOKENS for text in chain.from_iterable(texts.references)):
         raise UndefinedScoreError(f"no reference has {MIN_BLEU_TOKENS} tokens, the length of a 4-gram")
 
 
@@ -105,18 +111,16 @@ def check_four_grams(counts: SentenceCounts, texts: Texts) -> None:
     label="chrF",
     format="points",
     direction="higher",
-    signature=chrf_signature,
+    signature=lambda texts: signature(chrf_metric(), texts),
     counts=lambda _: sentence_counts.chrf_counts(),
     default=True,
     rank=3,
 )
 def chrf(texts: Texts) -> float:
     """Return corpus chrF2 (0 to 100) as sacreBLEU computes it by default."""
-    from sacrebleu.metrics.chrf import CHRF
-
-    if not any(reference.strip() for reference in texts.references):
+    if not any(map(str.strip, chain.from_iterable(texts.references))):
         raise UndefinedScoreError("all references are empty")
-    return float(CHRF().corpus_score(texts.hypotheses, [texts.references]).score)
+    return corpus_score(chrf_metric(), texts)
 
 
 @lru_cache(maxsize=2**16)  # variants often have equal outputs

@@ -6,8 +6,7 @@ from typing import Any
 from lightning import Callback, LightningModule, Trainer
 from torch import Tensor
 
-from attnlab.errors import UserError
-from attnlab.training.module import Seq2SeqModule
+from attnlab.training.module import Seq2SeqModule, diverged
 
 
 class Guard(Callback):
@@ -52,8 +51,4 @@ class Guard(Callback):
         self.pending = None
         for name, value in values.items():
             if not math.isfinite(value):
-                raise UserError(
-                    f"The {name} is {float(value)} at step {step}. Lower optimizer.lr, set "
-                    "trainer.gradient_clip_val, or set trainer.precision=32-true. The last good checkpoint "
-                    "is kept"
-                )
+                raise diverged(name, float(value), step)

@@ -42,7 +42,8 @@ class Predictions(Callback):
         outputs = [(*columns_of(output.source), output.hypothesis) for output in module.outputs]
         write_columns(path.with_suffix(".tsv"), outputs)
         rows = [
-            [output.source, output.reference, output.hypothesis] for output in module.outputs[: self.rows]
+            [output.source, " | ".join(output.references), output.hypothesis]
+            for output in module.outputs[: self.rows]
         ]
         columns = ["source", "reference", "hypothesis"]
         log_table(trainer.loggers, f"predictions/{split}", columns, rows, step=trainer.global_step)
