@@ -81,7 +81,7 @@ class RunSettings(TypedDict, total=False):
 
 
 class PathSettings(TypedDict, total=False):
-    """Folders."""
+    """Folders that attnlab writes to."""
 
     output: FolderPath
     cache: FolderPath

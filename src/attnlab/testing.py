@@ -56,7 +56,7 @@ class Part:
         self.cls: Any = target if isinstance(target, type) else None
 
     def build(self, **arguments: Any) -> Any:
-        """Build the module."""
+        """Build the module, which must be of the base class."""
         with self.named("__init__", ""):
             module = self.make(**arguments)
         self.cls = type(module)
@@ -98,11 +98,11 @@ class Part:
             ) from error
 
     def fail(self, method: str, problem: str) -> None:
-        """Raise `PartError`."""
+        """Raise `PartError` with the place of a method."""
         raise PartError(f"{self.place(method)} {problem}")
 
     def shaped(self, method: str, value: Any, shape: Sequence[int], letters: str) -> Tensor:
-        """Return a result after checking that it is a finite tensor of a shape."""
+        """Return a result, of any shape, after checking that it is finite and has the expected shape."""
         expected = f"{letters} = {[*shape]}"
         if value is None:
             self.fail(method, f"returns None: return a tensor {expected}")
@@ -115,7 +115,7 @@ class Part:
         return value  # type: ignore[no-any-return]
 
     def equal(self, method: str, one: Tensor, other: Tensor, problem: str) -> None:
-        """Check that two results are equal."""
+        """Check that two results of any shape are equal."""
         if not torch.allclose(one.float(), other.float(), rtol=TOLERANCE, atol=TOLERANCE):
             difference = (one.float() - other.float()).abs().max().item()
             self.fail(method, f"{problem} (largest difference {difference:.2g})")

@@ -1,4 +1,4 @@
-"""Loading trained models."""
+"""Loading of trained models."""
 
 from __future__ import annotations
 

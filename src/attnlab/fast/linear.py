@@ -96,7 +96,13 @@ class Products:
         }
 
     def once(self, name: str, source: Tensor, compute: Callable[[], Result]) -> Result:
-        """Return the result of a computation; within a search, the last one with this name and source."""
+        """Return the result of a computation; within a search, the last one with this name and source.
+
+        Args:
+            name: of the computation.
+            source: what it reads, a tensor of any shape.
+            compute: called if the source has changed.
+        """
         last = self.results.get(name)
         if last is None or last[0] is not source:
             last = self.results[name] = source, compute()

@@ -67,7 +67,7 @@ class Columns:
         return f"{lines}: another number of columns than line {first}, which has {width}"
 
 
-class Features:
+class FeatureCounts:
     """Number of features of pairs, and the different ones of them."""
 
     def __init__(self) -> None:
@@ -402,7 +402,7 @@ def _parse(part: Part, *, alignments: str | None, limit: int | None) -> Iterator
     empty: list[int] = []
     left_out: dict[str, list[int]] = {}
     columns = Columns()
-    features = Features()
+    features = FeatureCounts()
     first_error = None
     first = True
     for number, line in enumerate(lines, start=1):
