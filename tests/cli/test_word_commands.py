@@ -71,7 +71,7 @@ def test_known_and_unknown_sources_are_scored_apart(
     assert run_command(["evaluate", str(trained.directory), "--split", "val"]) == 0
     printed = capsys.readouterr().out
     assert "known: in the training split" in printed
-    assert "The least confident tenth has" in printed
+    assert "the least confident tenth has" in printed
     groups = (trained.directory / "evaluations" / "val" / "errors" / "groups.csv").read_text().splitlines()
     assert [row.split(",")[:3] for row in groups if row.startswith(("source", "feature,ACC"))] == [
         ["source", "known", "3"],

@@ -95,7 +95,7 @@ def test_shares_and_error_rates_are_displayed_in_percent(name: str, stored: floa
 
 def test_other_values_have_four_digits_in_lines_and_large_ones_an_exponent() -> None:
     loss = registry.metric("val/loss")
-    assert [loss.with_unit(value) for value in (0.012345, 12.5)] == ["0.01234", "12.5"]
+    assert [loss.with_unit(value) for value in (0.012346, 12.5)] == ["0.01235", "12.5"]
     assert registry.metric("perplexity").number(1.25e30) == "1.25e+30"
 
 

@@ -132,9 +132,10 @@ def _print_errors(errors: Errors, outputs: int) -> None:
     surest = errors.calibration.iloc[-1]
     print_line(
         f"confidence: {surest.outputs:.0f} of {outputs} outputs have a mean of {surest.confidence:.2f}, and "
-        f"{100 * surest.accuracy:.0f} % of these are right. The least confident tenth has "
-        f"{100 * errors.found_in(0.1):.0f} % of the errors"
+        f"{100 * surest.accuracy:.0f} % of these are right"
     )
+    if not errors.wrong.empty:
+        print_line(f"the least confident tenth has {100 * errors.found_in(0.1):.0f} % of the errors")
 
 
 def _cells(metrics: Mapping[str, registry.Metric], scores: Mapping[str, float | None]) -> Iterator[str]:

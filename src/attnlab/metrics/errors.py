@@ -43,7 +43,7 @@ class Errors(NamedTuple):
 
     def found_in(self, share: float) -> float:
         """Return the share of the wrong outputs among the least confident `share` of all outputs."""
-        return float(self.found["found"][self.found["checked"] <= share + 1e-9].max())
+        return float(max(self.found["found"][self.found["checked"] <= share + 1e-9], default=0.0))
 
     def write(self, folder: Path) -> None:
         """Write a CSV file for each table."""
