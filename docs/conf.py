@@ -62,6 +62,7 @@ apidoc_modules = [
         "path": "../src/attnlab",
         "destination": "reference/api",
         "max_depth": 2,
+        "exclude_patterns": ["/*/attnlab/conf"],  # a link to the options
         "separate_modules": False,
         "automodule_options": {"members", "show-inheritance"},
     }

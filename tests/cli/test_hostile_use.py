@@ -60,8 +60,13 @@ USAGE: list[Row] = [
     ("predict search.beam_size=5", b"", 2, "No RUN to translate with"),
     ("predict RUN --prefix", b"3 4\n", 1, "line 1 of standard input: --prefix needs two columns"),
     *(
-        (f"predict RUN --attention {name}", b"", 2, "the name must end in .png, .svg, .jsonl, .html, or be -")
-        for name in ("map.pdf", "''", ".png", "map.html.gz")
+        (
+            f"predict RUN --attention {name}",
+            b"",
+            2,
+            "the name must end in .png, .svg, .pdf, .jsonl, .html, or be -",
+        )
+        for name in ("map.eps", "''", ".png", "map.html.gz")
     ),
     *(
         (f"predict RUN --attention {path}", b"3\n", 1, f"{reason}")

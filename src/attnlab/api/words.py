@@ -12,7 +12,7 @@ from attnlab.files.predictions import Prediction
 from attnlab.training.model import Model
 
 PREFIX = f"{UNKNOWN[:-1]}:"
-"""Start of the label of a source token outside the vocabulary, `<unk:SPELLING>`."""
+"""Start of the label of a source token outside the vocabulary; its spelling follows."""
 
 
 def read_lexicon(model: Model, path: str) -> dict[str, str]:

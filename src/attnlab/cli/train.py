@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import NoReturn
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.plugins import Plugins
 
 from attnlab import __version__
 from attnlab.config import hydra_versions
@@ -75,7 +76,8 @@ def _compose_and_train(arguments: list[str], task: TrainTask) -> None:
     # Hydra's parser needs the options before the overrides
     sys.argv[1:] = [word for word in arguments if word not in options.overrides]
     sys.argv += accept(plain)
-    import_from_current_folder()  # callbacks of Hydra
+    Plugins.instance()  # finds plug-ins before the current folder, for callbacks of Hydra, may contain some
+    import_from_current_folder()
     hydra_versions.main(task)
 
 

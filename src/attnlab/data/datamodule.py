@@ -22,7 +22,7 @@ from attnlab.data.batch_sampler import (
 )
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.digests import SPLIT_NAMES
-from attnlab.data.examples import Examples, Sequences, encode, log_unknown
+from attnlab.data.examples import Examples, Sequences, encode, first_positions, log_unknown
 from attnlab.data.mapped import MappedPairs
 from attnlab.data.tokenization.bpe_dropout import SampledExamples
 from attnlab.data.tokenization.tokenizer import parallel_tokenizers
@@ -159,20 +159,19 @@ class Seq2SeqData(LightningDataModule):
         return Examples(*(Sequences.from_files(folder, name) for name in names))
 
     def inputs(self, split: str) -> NDArray[np.int64]:
-        """Return the position of the first pair with the same source, for each pair of a split, [N].
+        """Return the position of the first pair with the same input, for each pair of a split, [N].
 
-        Pairs with the same source, features included, are one input with several references.
+        See `first_positions`.
         """
         if split not in self._inputs:
-            first: dict[str, int] = {}
-            positions = [first.setdefault(pair.source, i) for i, pair in enumerate(self.pairs(split))]
-            self._inputs[split] = np.array(positions, dtype=np.int64)
-            if len(first) < len(positions):
+            self._inputs[split] = positions = first_positions(self.pairs(split))
+            count = len(np.unique(positions))
+            if count < len(positions):
                 log.info(
                     "the %s data has %d inputs in %d pairs: pairs with the same source are scored as one "
                     "input with several references",
                     SPLIT_NAMES.get(split, split),
-                    len(first),
+                    count,
                     len(positions),
                 )
         return self._inputs[split]

@@ -417,3 +417,14 @@ def text_limits(
             )
         limits.append(None if length is None else length - eos)
     return limits[0], limits[1]
+
+
+def first_positions(pairs: Sequence[Pair]) -> NDArray[np.int64]:
+    """Return the position of the first pair with the same input, for each of N pairs, [N].
+
+    Pairs with the same source and annotations, such as the names that placeholders stand for, are one input
+    with several references.
+    """
+    first: dict[tuple[str, str], int] = {}
+    keys = ((pair.source, str(pair.annotations)) for pair in pairs)
+    return np.array([first.setdefault(key, position) for position, key in enumerate(keys)], dtype=np.int64)

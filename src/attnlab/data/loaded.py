@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import numpy as np
 from lightning.pytorch import Trainer
+from numpy.typing import NDArray
 
 from attnlab.data.corpus import Corpus
-from attnlab.data.examples import Examples
+from attnlab.data.examples import Examples, first_positions
 from attnlab.errors import UserError
 from attnlab.types import EOS
 
@@ -21,6 +23,7 @@ class LoadedData:
     corpus = Corpus(evaluation_only=True)
 
     def __init__(self, trainer: Trainer) -> None:
+        self._inputs: dict[str, NDArray[np.int64]] = {}
         self.loaders: dict[str, Any] = {
             "train": trainer.train_dataloader,
             "val": trainer.val_dataloaders,
@@ -48,3 +51,9 @@ class LoadedData:
     def pairs(self, split: str) -> Any:
         """Return the text pairs of a split, which `Batch.indices` refer to."""
         return self.examples(split).pairs
+
+    def inputs(self, split: str) -> NDArray[np.int64]:
+        """Return the position of the first pair with the same input, for each pair of a split, [N]."""
+        if split not in self._inputs:
+            self._inputs[split] = first_positions(self.pairs(split))
+        return self._inputs[split]

@@ -60,7 +60,7 @@ PARTIAL = (
     *("bridge", "decoder", "embedding", "encoder", "features", "optimizer", "readout", "scheduler.schedule"),
     *("target_embedding", "target_tokenizer", "tokenizer"),
 )
-"""Sections whose `_partial_: true` only serves to instantiate their options by themselves."""
+"""Sections with a key `_partial_` that only serves to instantiate their options by themselves."""
 
 LOSS_TERMS = ("alignment", "coverage", "label_smoothing")
 """Terms that were settings of the loss, with weights of 0 by default: their hashes are those of before."""

@@ -18,7 +18,7 @@ TEMPORARY = ".*.tmp"
 """Pattern of the temporary files that a killed process may leave next to the files that it was writing."""
 
 MACHINE = hashlib.sha256(socket.gethostname().encode()).hexdigest()[:4]
-"""Part of the names of temporary files: process ids of several machines can be equal."""
+"""Part of the names of temporary files, since process ids of several machines can be equal."""
 
 
 def no_space_left(error: BaseException | None) -> bool:

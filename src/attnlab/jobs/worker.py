@@ -43,7 +43,6 @@ LONGEST_FOLDER = 107 - len("/pymp-12345678/listener-12345678")
 
 def main(directory: str) -> int:
     """Train the run in `directory`, unless another process does; returns the exit code."""
-    replace_standard_streams(required=False)  # a run does not depend on what shows its progress
     import_from_current_folder()
     tokenize_in_one_thread()
     keep_freed_memory()
@@ -158,4 +157,5 @@ def _print_scores(run: Run, scores: dict[str, float]) -> None:
 
 
 if __name__ == "__main__":
+    replace_standard_streams(required=False)  # a run does not depend on what shows its progress
     sys.exit(main(sys.argv[1]))

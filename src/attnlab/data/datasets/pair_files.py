@@ -94,7 +94,7 @@ class FeatureCounts:
             )
 
 
-Texts = tuple[str, ...]
+Fields = tuple[str, ...]
 """The text of a line in each of the aligned files, or the line of a single file."""
 
 
@@ -102,7 +102,7 @@ class Part(NamedTuple):
     """A file, or two aligned files, and how to read their lines."""
 
     files: Sequence[tuple[str, str]]  # the setting that gives each file, and its path
-    parse: Callable[[Texts, Origin], list[Pair]]  # returns the pairs of a line
+    parse: Callable[[Fields, Origin], list[Pair]]  # returns the pairs of a line
     table: "Layout | None" = None  # columns and header, if the file is a table
     covered: bool = False  # whether targets may be empty
     keys: Sequence[str] | None = None  # of JSON objects
@@ -253,7 +253,7 @@ class Layout:
         """Return the place of a column in files without the column of the target."""
         return column - (column > self.target_column)
 
-    def _parse_row(self, texts: Texts, origin: Origin) -> list[Pair]:
+    def _parse_row(self, texts: Fields, origin: Origin) -> list[Pair]:
         cells = texts[0].split("\t")
         if len(cells) <= max(self.columns):
             raise LeftOutError(
@@ -279,7 +279,7 @@ class Layout:
                 return False
         return True
 
-    def _parse_covered(self, texts: Texts, origin: Origin) -> list[Pair]:
+    def _parse_covered(self, texts: Fields, origin: Origin) -> list[Pair]:
         try:
             source, tab, features = self.input_of(texts[0]).partition("\t")
         except UserError as error:
@@ -290,7 +290,7 @@ class Layout:
             raise LeftOutError("the features are missing", "add a tab and, if any, the features")
         return [Pair(_read_source(source, features), "")]
 
-    def _parse_json(self, texts: Texts, origin: Origin) -> list[Pair]:
+    def _parse_json(self, texts: Fields, origin: Origin) -> list[Pair]:
         """Return the pair of an object `{"de": …, "en": …}`, or the same under the key "translation".
 
         The target may be a list of texts: each is one of a pair with this source.
@@ -342,7 +342,7 @@ def read_aligned(
     return _read([part], alignments=alignments, limit=limit, cache=cache)
 
 
-def _parse_aligned(texts: Texts, origin: Origin) -> list[Pair]:
+def _parse_aligned(texts: Fields, origin: Origin) -> list[Pair]:
     return [Pair(texts[0], texts[1])]
 
 
@@ -508,7 +508,7 @@ def _endings(prefix: str) -> list[str]:
     return endings if len(endings) == 2 else []
 
 
-def _read_lines(files: Sequence[tuple[str, str]]) -> Iterator[Texts]:
+def _read_lines(files: Sequence[tuple[str, str]]) -> Iterator[Fields]:
     """Yield line i of each file, for every i."""
     contents = [read_lines(path, setting=setting) for setting, path in files]
     for number, lines in enumerate(zip_longest(*contents), start=1):

@@ -93,7 +93,7 @@ Training = Callable[[Iterable[str]], Tokenizer]
 """A function of `attnlab.data.tokenization.train` with its settings bound."""
 
 
-class Texts:
+class SideTexts:
     """The texts of one side of pairs, or of both sides in turn; they can be read repeatedly."""
 
     def __init__(self, pairs: Sequence[Pair], *sides: Literal["source", "target"]) -> None:
@@ -127,18 +127,18 @@ def train_vocabularies(
             "target_tokenizer is set, but shared_vocabulary=true uses one tokenizer for both sides: "
             "remove target_tokenizer or set shared_vocabulary=false"
         )
-    _log_invisible("source", Texts(train, "source"))
-    _log_invisible("target", Texts(train, "target"))
+    _log_invisible("source", SideTexts(train, "source"))
+    _log_invisible("target", SideTexts(train, "target"))
     sample = train
     if len(train) > SAMPLE:
         log.info("the tokenizers are trained on %d of the %d training pairs", SAMPLE, len(train))
         sample = select(train, np.arange(SAMPLE) * len(train) // SAMPLE)
     if shared:
-        both = source(Texts(sample, "source", "target"))
+        both = source(SideTexts(sample, "source", "target"))
         vocabularies = Vocabularies(both, both)
     else:
         vocabularies = Vocabularies(
-            source=source(Texts(sample, "source")), target=(target or source)(Texts(sample, "target"))
+            source=source(SideTexts(sample, "source")), target=(target or source)(SideTexts(sample, "target"))
         )
     _log_two_forms("source", "tokenizer", (train, others), vocabularies.source)
     setting = "tokenizer" if target is None else "target_tokenizer"
@@ -156,12 +156,12 @@ def _log_two_forms(
 ) -> None:
     """Log letters that some texts have composed, and others with combining characters (NFD)."""
     composed: set[str] = set()
-    for text in chain.from_iterable(Texts(pairs, side) for pairs in splits):
+    for text in chain.from_iterable(SideTexts(pairs, side) for pairs in splits):
         if not text.isascii() and not unicodedata.is_normalized("NFC", text):
             composed |= set(unicodedata.normalize("NFC", text)) - {*text}
     if not composed:
         return
-    used = set().union(*(characters(Texts(pairs, side)) for pairs in splits))
+    used = set().union(*(characters(SideTexts(pairs, side)) for pairs in splits))
     letters = [
         f"{letter!r} ({code_points(letter)}; {code_points(decomposed)})"
         for letter in sorted(composed & used)
