@@ -32,7 +32,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Run Python in a copy of attnlab with the added files."""
     copy = tmp_path_factory.mktemp("attnlab")
     for folder in ("src", "conf", "tests"):
-        shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / folder, copy / folder, symlinks=True, ignore=shutil.ignore_patterns("__pycache__")
+        )
     shutil.copy(ROOT / "pyproject.toml", copy)
     for path, content in added_files().items():
         assert not (copy / path).exists(), path
