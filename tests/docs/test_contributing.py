@@ -80,7 +80,7 @@ def test_added_parts_work_together(run: Run) -> None:
     )
     added = ("loss.terms.confidence.weight=0.2", "callbacks.weight_norm.every_n_epochs=1")
     settings = (*chosen, *added, *TINY, "trainer.log_every_n_steps=1")
-    assert "length_ratio" in run("-c", program, "train", *settings).stdout
+    assert "length ratio" in run("-c", program, "train", *settings).stdout
     metrics = run("-c", READ_METRICS).stdout
     assert "train/confidence_loss" in metrics
     assert "train/weight_norm" in metrics
