@@ -92,29 +92,29 @@ def test_digest_of_code_covers_the_modules_that_a_part_uses(
 
 @pytest.mark.slow
 def test_commands_tell_that_the_code_of_a_part_changed(tmp_path: Path) -> None:
-    path = tmp_path / "padded.py"
+    path = tmp_path / "edited.py"  # no other test imports a module of this name
     path.write_text(PADDED.replace("keys.shape[1]", "2"))
     train = (
         "train",
         *TINY_REVERSE,
         "attention=dot",
-        "attention._target_=padded.Padded",
+        "attention._target_=edited.Padded",
         "trainer.max_epochs=1",
     )
     sizes = ("encoder.size=8", "decoder.size=16", "logger=none")
     attnlab(*train, *sizes, folder=tmp_path)
     (directory,) = (tmp_path / "outputs" / "reverse").iterdir()
     code = Run(directory).read_result()["code"]
-    assert list(code["parts"]) == ["padded.Padded"]
+    assert list(code["parts"]) == ["edited.Padded"]
     assert (
         "is not the code"
         not in attnlab("evaluate", str(directory), "--trust", "padded", folder=tmp_path).stderr
     )
     path.write_text(PADDED.replace("keys.shape[1]", "3"))
     done = attnlab("evaluate", str(directory), "--trust", "padded", folder=tmp_path)
-    assert "the code of padded.Padded is not the code that this run was started with" in done.stderr
+    assert "the code of edited.Padded is not the code that this run was started with" in done.stderr
     (evaluation,) = (path for path in directory.glob("evaluations/*/result.json"))
-    assert json.loads(evaluation.read_text())["changed_code"] == ["padded.Padded"]
+    assert json.loads(evaluation.read_text())["changed_code"] == ["edited.Padded"]
     again = attnlab(*train, *sizes, folder=tmp_path).stdout
     assert f"{path} changed since this run was started: to train it again, add force=true" in again
 
