@@ -108,10 +108,10 @@ def test_commands_tell_that_the_code_of_a_part_changed(tmp_path: Path) -> None:
     assert list(code["parts"]) == ["edited.Padded"]
     assert (
         "is not the code"
-        not in attnlab("evaluate", str(directory), "--trust", "padded", folder=tmp_path).stderr
+        not in attnlab("evaluate", str(directory), "--trust", "edited", folder=tmp_path).stderr
     )
     path.write_text(PADDED.replace("keys.shape[1]", "3"))
-    done = attnlab("evaluate", str(directory), "--trust", "padded", folder=tmp_path)
+    done = attnlab("evaluate", str(directory), "--trust", "edited", folder=tmp_path)
     assert "the code of edited.Padded is not the code that this run was started with" in done.stderr
     (evaluation,) = (path for path in directory.glob("evaluations/*/result.json"))
     assert json.loads(evaluation.read_text())["changed_code"] == ["edited.Padded"]
