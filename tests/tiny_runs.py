@@ -28,6 +28,8 @@ QUIET = {
     "use_distributed_sampler": False,
     "log_every_n_steps": 1,
 }
+OWN_TRAINER = {"logger": False, **{name: QUIET[name] for name in QUIET if name != "use_distributed_sampler"}}
+"""Arguments of a Trainer of the user, with Lightning's default sampler."""
 
 
 def build_all(config: DictConfig):

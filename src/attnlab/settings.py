@@ -109,7 +109,7 @@ class MatchSettings(TypedDict, total=False):
 
 
 class ReadoutSettings(TypedDict, total=False):
-    """Whether the readout has the weights of the target embedding."""
+    """True if the readout shares the weights of the target embedding."""
 
     tied: bool
 

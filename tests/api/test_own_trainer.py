@@ -18,19 +18,11 @@ import attnlab
 from attnlab.config.options import CONF
 from attnlab.data.corpus import Pair
 from attnlab.training.losses.label_smoothing import LabelSmoothing
-from tiny_runs import SYNTHETIC, TINY, build_all
+from tiny_runs import OWN_TRAINER, SYNTHETIC, TINY, build_all
 
 TRAIN = [("3 4", "4 3"), ("5 6 3", "3 6 5"), ("4 5", "5 4"), ("6 3 4", "4 3 6"), ("5 3", "3 5")]
 VAL = [("3 5", "5 3"), ("4 6", "6 4")]
 SIZES = [word for word in TINY if not word.startswith("trainer.")]
-CPU: dict[str, Any] = {
-    "accelerator": "cpu",
-    "logger": False,
-    "enable_checkpointing": False,
-    "enable_progress_bar": False,
-    "enable_model_summary": False,
-    "log_every_n_steps": 1,
-}
 
 
 def test_pairs_are_trained_and_translated() -> None:
@@ -39,7 +31,7 @@ def test_pairs_are_trained_and_translated() -> None:
     )
     assert data.pairs("train") == [Pair(*pair) for pair in TRAIN]
     before = [parameter.detach().clone() for parameter in module.parameters()]
-    trainer = Trainer(max_epochs=2, **CPU)
+    trainer = Trainer(max_epochs=2, **OWN_TRAINER)
     trainer.fit(module, data)
     assert trainer.global_step == 4  # two batches of at most four pairs in each of two epochs
     assert torch.isfinite(trainer.callback_metrics["val/loss"])
@@ -82,7 +74,7 @@ def test_forward_returns_the_logits_of_every_position(readout: str) -> None:
 def test_a_logger_of_lightning_receives_the_scores(tmp_path: Path) -> None:
     module, data = attnlab.build([*TINY, *SYNTHETIC])
     logger = CSVLogger(tmp_path)
-    Trainer(**{**CPU, "logger": logger, "max_epochs": 1}).fit(module, data)
+    Trainer(**{**OWN_TRAINER, "logger": logger, "max_epochs": 1}).fit(module, data)
     header = (Path(logger.log_dir) / "metrics.csv").read_text().splitlines()[0].split(",")
     assert {"train/loss", "val/loss", "val/exact_match"} <= {*header}
     recorded = (Path(logger.log_dir) / "hparams.yaml").read_text()
@@ -141,14 +133,14 @@ def test_settings_as_arguments_equal_overrides() -> None:
 def test_module_is_restored_with_its_loss_terms_and_vocabularies(tmp_path: Path) -> None:
     settings = ["loss=[label_smoothing]", "optimizer.lr=0.5"]
     module, data = attnlab.build([*TINY, *SYNTHETIC, *settings])
-    trainer = Trainer(**CPU, max_epochs=1)
+    trainer = Trainer(**OWN_TRAINER, max_epochs=1)
     trainer.fit(module, data)
     trainer.save_checkpoint(tmp_path / "a.ckpt")
     restored = attnlab.Seq2SeqModule.load_from_checkpoint(tmp_path / "a.ckpt")
     assert isinstance(restored.loss_terms["label_smoothing"], LabelSmoothing)
     assert restored.lr == 0.5
     assert restored.translate("3 4 5") == module.translate("3 4 5")
-    (score,) = Trainer(**CPU).validate(restored, data, verbose=False)
+    (score,) = Trainer(**OWN_TRAINER).validate(restored, data, verbose=False)
     assert score == trainer.validate(module, data, verbose=False)[0]
 
 
@@ -156,7 +148,7 @@ def test_overfitting_repeats_the_same_batches() -> None:
     module, data = attnlab.build([*TINY, *SYNTHETIC, "batching.bucket_by_length=true"])
     seen: list[list[int]] = []
     record = LambdaCallback(on_train_batch_start=lambda *given: seen.append(given[2].indices.tolist()))
-    Trainer(**CPU, max_epochs=3, overfit_batches=2, callbacks=[record]).fit(module, data)
+    Trainer(**OWN_TRAINER, max_epochs=3, overfit_batches=2, callbacks=[record]).fit(module, data)
     assert len(seen) == 6
     assert seen[:2] == seen[2:4] == seen[4:]
 
@@ -164,7 +156,7 @@ def test_overfitting_repeats_the_same_batches() -> None:
 def test_a_learning_rate_of_the_tuner_is_that_of_optimizer_and_schedule() -> None:
     module, data = attnlab.build([*TINY, *SYNTHETIC, "scheduler.schedule.pct_start=0.5"])
     module.lr, data.batch_size = 0.25, 6
-    trainer = Trainer(**CPU, max_epochs=1)
+    trainer = Trainer(**OWN_TRAINER, max_epochs=1)
     trainer.fit(module, data)
     assert trainer.num_training_batches == 2
     assert trainer.lr_scheduler_configs[0].scheduler.base_lrs != [0.001]

@@ -7,7 +7,6 @@ import sys
 import warnings
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import lightning.pytorch.callbacks
 import lightning.pytorch.loggers
@@ -21,17 +20,9 @@ from torch.utils.data import DataLoader
 
 import attnlab
 from commands import clean_environment
-from tiny_runs import SYNTHETIC, TINY
+from tiny_runs import OWN_TRAINER, SYNTHETIC, TINY
 from trainer_rows import ROWS, Row
 
-QUIET: dict[str, Any] = {
-    "accelerator": "cpu",
-    "logger": False,
-    "enable_checkpointing": False,
-    "enable_progress_bar": False,
-    "enable_model_summary": False,
-    "log_every_n_steps": 1,
-}
 NAMES = {
     **vars(lightning.pytorch.callbacks),
     **vars(lightning.pytorch.loggers),
@@ -45,7 +36,7 @@ NAMES = {
     "copy": copy,
     "pickle": pickle,
     "torch": torch,
-    "quiet": QUIET,
+    "quiet": OWN_TRAINER,
 }
 ALL = [row for rows in ROWS.values() for row in rows]
 
@@ -67,7 +58,7 @@ def train(row: Row) -> None:
     """Run the row and check that it trained, if it does."""
     module, data = copy.deepcopy(built(tuple(settings(row))))
     before = copy.deepcopy(module.state_dict())
-    base = {**QUIET, "max_epochs": 2 if is_call(row) else 1}
+    base = {**OWN_TRAINER, "max_epochs": 2 if is_call(row) else 1}
     if is_call(row):
         trainer = Trainer(**base)
         exec(row.code, {**NAMES, "trainer": trainer, "module": module, "data": data})
@@ -121,7 +112,7 @@ class Count(lightning.Callback):
 
 if __name__ == "__main__":
     module, data = attnlab.build({settings(row)!r})
-    arguments = {{**{QUIET!r}, "max_epochs": 1, "num_sanity_val_steps": 0, **dict({row.code})}}
+    arguments = {{**{OWN_TRAINER!r}, "max_epochs": 1, "num_sanity_val_steps": 0, **dict({row.code})}}
     lightning.Trainer(**arguments, callbacks=[Count()]).fit(module, data)
 """)
     environment = clean_environment(OMP_NUM_THREADS="1")

@@ -108,7 +108,7 @@ class TrainingBatchSampler(Sampler[Any]):
 
 
 class FixedBatches(SequentialSampler):
-    """The same batches in every epoch. Lightning keeps a sampler of this class with `overfit_batches`."""
+    """Batches in one fixed order. With `overfit_batches`, Lightning keeps a sampler of this class."""
 
     def __init__(self, batches: Sequence[Any]) -> None:
         super().__init__(batches)

@@ -13,7 +13,7 @@ from attnlab.types import EOS
 
 
 class LoadedData:
-    """What `Seq2SeqModule` reads of `Seq2SeqData`, from the datasets of the Trainer's loaders.
+    """Stand-in for `Seq2SeqData` in `Seq2SeqModule`, from the datasets of the Trainer's loaders.
 
     These are `Examples`, or subsets of them.
     """
@@ -45,7 +45,7 @@ class LoadedData:
 
     @property
     def source_eos(self) -> bool:
-        """Whether sources end with EOS."""
+        """True if sources end with EOS."""
         return self.examples("train").sources.row(0)[-1] == EOS
 
     def pairs(self, split: str) -> Any:
