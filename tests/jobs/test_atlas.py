@@ -26,8 +26,9 @@ ROWS = [
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a copy of the folder of the experiment without results."""
+    monkeypatch.syspath_prepend(ATLAS)  # as `python summary.py` does
     shutil.copytree(ATLAS, tmp_path / "atlas", ignore=shutil.ignore_patterns("results.csv", "*.svg"))
     return tmp_path / "atlas"
 

@@ -85,7 +85,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    from attnlab.report.aggregates import aggregates_table
     from attnlab.report.collect import collect
     from attnlab.report.comparison import compare
     from attnlab.report.figures import draw_figures, styles_of, write_figures
@@ -119,8 +118,6 @@ def main(options: argparse.Namespace) -> int:
     dashboards = _publish(study, comparisons, options.entity) if options.wandb else []
     with Console(stderr=True).status("drawing figures"):
         tables = build_tables(study, comparisons)
-        if len(study.parts) == 1:
-            tables += aggregates_table(study, comparisons)
         write_tables(tables, study, folder, _columns(tables, options.columns))
         styles = styles_of(study)
         figures = draw_figures(study, styles)

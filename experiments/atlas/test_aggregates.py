@@ -1,20 +1,9 @@
-"""Aggregates over runs, by the definitions of rliable, and their table."""
-
-from dataclasses import replace
+"""Aggregates over runs, by the definitions of rliable."""
 
 import numpy as np
 import pytest
+from aggregates import interquartile_mean, probability_of_improvement, stratified_bootstrap
 from scipy import stats
-
-from attnlab.report.aggregates import (
-    aggregates_table,
-    interquartile_mean,
-    probability_of_improvement,
-    score_matrices,
-    stratified_bootstrap,
-)
-from attnlab.report.comparison import compare
-from run_files import study
 
 
 def test_interquartile_mean_leaves_out_a_quarter_at_each_end() -> None:
@@ -75,55 +64,3 @@ def test_aggregates_reject_scores_that_are_not_finite(value: float) -> None:
             statistic(*groups)
         with pytest.raises(ValueError, match="finite"):
             stratified_bootstrap(statistic, *groups)
-
-
-def test_aggregates_of_each_variant() -> None:
-    result = study({"dot": [4.0, 2.0, 3.0, 9.0, 1.0], "none": [1.0, 0.0, 2.0]})
-    (table,) = aggregates_table(result, compare(result))
-    mean, improvement = "interquartile mean of BLEU", "probability of improvement over none"
-    assert list(table.text.columns) == ["runs", mean, improvement]
-    assert dict(table.text["runs"]) == {"dot": "5", "none": "3"}
-    assert dict(table.values[mean]) == {"dot": 3, "none": 1}
-    assert table.values.loc["dot", improvement] == (3 + 3 + 3 + 2.5 + 1.5) / 15
-    assert table.values.loc["dot", f"{improvement} low"] is not None
-    assert table.text.loc["none", improvement] == ""
-
-
-def test_probability_of_improvement_of_a_loss_prefers_lower_scores() -> None:
-    result = study({"dot": [1.0, 1.1, 1.2], "none": [2.0, 2.1, 2.2]}, "test/loss")
-    (table,) = aggregates_table(result, compare(result))
-    assert table.values.loc["dot", "probability of improvement over none"] == 1
-
-
-def test_all_test_sets_of_the_first_metric_are_tasks() -> None:
-    result = study({"dot": [1.0, 2.0, 3.0]}, "test/a/bleu")
-    runs = [
-        replace(run, scores=run.scores | {"test/b/bleu": 10.0 * run.seed, "test/b/chrf": 5.0})
-        for run in result.runs
-    ]
-    metrics = ("test/a/bleu", "test/b/bleu", "test/b/chrf")
-    (table,) = aggregates_table(replace(result, runs=runs, selected_metrics=metrics), [])
-    assert (
-        table.values.loc["dot", "interquartile mean of BLEU (a)"] == (1 + 2 + 3 + 10) / 4
-    )  # of 0, 1, 2, 3, 10, 20
-
-
-def test_reference_without_a_run_that_has_all_scores_is_named() -> None:
-    result = study({"dot": [4.0, 2.0, 3.0], "none": [1.0, 0.0, 2.0]}, "test/a/bleu")
-    runs = [
-        replace(run, scores=run.scores | ({"test/b/bleu": 5.0} if run.variant == "dot" else {}))
-        for run in result.runs
-    ]
-    partial = replace(result, runs=runs, selected_metrics=("test/a/bleu", "test/b/bleu"))
-    (table,) = aggregates_table(partial, compare(partial, reference="none"))
-    assert list(table.text.columns) == ["runs", "interquartile mean of BLEU (a)"]
-    assert list(table.text.index) == ["dot"]
-    assert table.notes[1] == "Without a run that has all scores: none."
-
-
-def test_two_runs_and_no_main_metric_give_no_aggregates() -> None:
-    assert aggregates_table(study({"dot": [1.0, 2.0], "none": [1.0, 2.0]}), []) == []
-    result = replace(study({"dot": [4.0, 2.0, 3.0]}, "val/other"), selected_metrics=())
-    assert result.metrics == []
-    assert aggregates_table(result, []) == []
-    assert score_matrices(result) == ([], {})
