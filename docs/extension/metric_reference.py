@@ -22,7 +22,6 @@ KINDS = {
     "text": "decoded text",
     "token": "predicted distribution",
     "attention": "attention weights",
-    "explanation": "[explanations](../explanation/faithfulness.md)",
     "training": "training",
 }
 

@@ -13,10 +13,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
+from scorecard import Values, spread, summarise
 from torch import Tensor
 
 from attnlab.data.corpus import Pair
-from attnlab.explain.scorecard import Explained, Score, Values, spread, summarise
+from attnlab.explain.scorecard import Explained, Score
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.attention.interventions import wrap_weights
 from attnlab.nn.seq2seq import Encoded, Seq2Seq, select

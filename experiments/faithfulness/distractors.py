@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+from scorecard import Values, spread, summarise
 from torch import Tensor
 
 from attnlab.data.corpus import Pair
 from attnlab.data.examples import Examples
-from attnlab.explain.scorecard import Explained, Score, Values, spread, summarise
+from attnlab.explain.scorecard import Explained, Score
 from attnlab.explain.units import SENTENCES_PER_BATCH, Units, log_probability, units_of
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.settings import Size

@@ -8,6 +8,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import scorecard  # noqa: F401 (registers the measures)
+
 from attnlab.metrics import registry
 from attnlab.report import tables
 from attnlab.report.collect import collect
@@ -36,16 +38,6 @@ MEASURES = (
     ),
 )
 """Measures of each of the three tables of a task."""
-
-registry.METRICS |= {
-    f"explanation/{name}": registry.Metric(kind="explanation", label=label, format=form, direction=direction)
-    for name, label, form, direction in (
-        ("adversarial_divergence", "adversarial divergence", "fraction", "lower"),
-        ("uniform_distance", "change of the output by uniform weights", "fraction", None),
-        ("distractor_weight", "weight on the distractor", "share", "lower"),
-        ("distractor_drop", "drop of p by the distractor", "signed", None),
-    )
-}
 
 
 def main(outputs: str | None = None) -> None:

@@ -39,6 +39,7 @@ TINY_NETWORK = (
     "trainer.accelerator=cpu",
 )
 
+FAITHFULNESS = Path(__file__).parents[2] / "experiments" / "faithfulness"
 
 INPUTS = [index for index in range(21) if index != 4]
 """Test pairs of the tiny task whose source no earlier one has."""
@@ -230,7 +231,8 @@ def test_evaluate_explains_predictions(
     gold = folder / "gold.txt"
     gold.write_text("".join(f"{i % 2}-0 1?1\n" for i in range(20)))
     settings = ["explain=all", "explain.sentences=7", f"explain.alignments={gold}"]
-    assert main.run(["evaluate", str(trained.directory), *settings]) == 0
+    command = ["evaluate", str(trained.directory), "--config-dir", str(FAITHFULNESS / "conf")]
+    assert main.run([*command, *settings]) == 0
     assert re.search(r"alignment error rate \[%\] +│", capsys.readouterr().out)
     _, evaluation = overridden(trained, *settings)
     card = json.loads((evaluation / "explanations.json").read_text())
@@ -247,7 +249,7 @@ def test_evaluate_explains_predictions(
         ("explain.sentences=0", 2, "explain.sentences=0: must be a whole number ≥ 1"),
         (f"explain.alignments={folder}/none", 1, "none does not exist"),
     ):
-        assert main.run(["evaluate", str(trained.directory), "explain=all", setting]) == code
+        assert main.run([*command, "explain=all", setting]) == code
         assert message in capsys.readouterr().err
 
 

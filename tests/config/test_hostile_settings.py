@@ -225,7 +225,7 @@ COMMANDS = (
     ("train logger=[wandb,foo]", "Unknown logger 'foo'. Options: "),
     ("train seeed=1", r"Unknown setting 'seeed'\. Did you mean 'seed'\?"),
     ("train attention_override=uniform", "attnlab evaluate RUN attention_override=uniform"),
-    ("train explain=all", "explain is a setting of attnlab evaluate"),
+    ("train +explain._target_=builtins.print", "explain is a setting of attnlab evaluate"),
     ("train ~logger", "~logger: a group cannot be deleted; choose another option, logger=none"),
     ("train hydra.run.dir=X", "paths.output=FOLDER sets where they are"),
     ("train -m hydra.sweep.subdir=X seed=1,2", "paths.output=FOLDER sets where they are"),

@@ -7,16 +7,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from attnlab.errors import UserError
 from attnlab.explain.attributions import (
     METHODS,
     attribute,
-    completeness_error,
+    erased,
     gradient_norms,
     integrated_gradients,
     leave_one_out,
     relevance_map,
 )
-from attnlab.explain.erasure import erase, largest
+from attnlab.explain.scorecard import Explained
 from attnlab.explain.units import Units, units_of
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.types import PAD, Batch
@@ -47,7 +48,6 @@ def test_attributions_of_a_linear_network_equal_hand_values() -> None:
     gain = math.log(sigmoid(Z)) - math.log(0.5)
     values = integrated_gradients(network, units, steps=8)
     assert values.tolist() == [pytest.approx([gain * share / Z for share in SHARES], rel=1e-5)]
-    assert completeness_error(network, units, values).item() < 1e-5
 
     expected = [sigmoid(Z) - sigmoid(Z - share) for share in SHARES]
     assert leave_one_out(network, units).tolist() == [pytest.approx(expected, rel=1e-5)]
@@ -70,27 +70,6 @@ def test_map_of_a_target_has_shares_or_drops_of_the_given_tokens() -> None:
             assert values.tolist() == [pytest.approx(shares, rel=1e-4)] * 2
 
 
-def test_erasure_equals_hand_values() -> None:
-    network = Toy()
-    units = units_of(network, toy_batch())
-    # of 3 tokens, 10 % and 20 % are one token, 50 % are two
-    without = [Z - 2.0, Z - 2.0, Z - 2.6]
-    alone = [2.0, 2.0, 2.6]
-    comprehensiveness, sufficiency = erase(network, units, units.weights, seed=0)
-    p = sigmoid(Z)
-    assert comprehensiveness.tolist() == pytest.approx([p - sum(map(sigmoid, without)) / 3])
-    assert sufficiency.tolist() == pytest.approx([p - sum(map(sigmoid, alone)) / 3])
-
-
-def test_largest_breaks_ties_by_the_second_score_and_ignores_padding() -> None:
-    scores = torch.tensor([[1.0, 1.0, 1.0, 2.0, 9.0], [3.0, 2.0, 9.0, 9.0, 9.0]])
-    ties = torch.tensor([[0.1, 0.3, 0.2, 0.0, 0.9], [0.0, 0.0, 1.0, 1.0, 1.0]])
-    mask = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 0, 0, 0]], dtype=torch.bool)
-    tenth, fifth, half = largest(scores, mask, ties).unbind(dim=1)
-    assert tenth.int().tolist() == fifth.int().tolist() == [[0, 0, 0, 1, 0], [1, 0, 0, 0, 0]]
-    assert half.int().tolist() == [[0, 1, 0, 1, 0], [1, 0, 0, 0, 0]]
-
-
 def with_padding(batch: Batch, source: int, target: int) -> Batch:
     return batch._replace(
         source=pad(batch.source, (0, source), value=PAD), target=pad(batch.target, (0, target), value=PAD)
@@ -98,8 +77,7 @@ def with_padding(batch: Batch, source: int, target: int) -> Batch:
 
 
 def measured(network: Seq2Seq, units: Units) -> list[Tensor]:
-    values = [attribute(network, units, method, steps=2) for method in METHODS]
-    return [*values, *erase(network, units, units.weights, seed=3)]
+    return [attribute(network, units, method, steps=2) for method in METHODS]
 
 
 @pytest.mark.parametrize(
@@ -135,4 +113,11 @@ def test_integrated_gradients_of_a_network_are_complete() -> None:
     units = units_of(network, random_batch([5, 3], [3, 2]))
     values = integrated_gradients(network, units, steps=16)
     assert values.abs().sum() > 0.01
-    assert completeness_error(network, units, values).max() < 1e-4
+    erased_source = erased(network, units, torch.zeros_like(units.mask)[:, None])[:, 0].log()
+    torch.testing.assert_close(values.sum(dim=-1), units.log_p - erased_source, rtol=0, atol=1e-4)
+
+
+def test_networks_without_weights_are_refused() -> None:
+    for name in ("NoAttention", "Final"):
+        with pytest.raises(UserError, match=r"^explain: this network has no attention weights; choose a run"):
+            Explained(make_network(attention=name), None, None)

@@ -33,7 +33,6 @@ COMPONENTS = (
     "attnlab.data.conala",
     "attnlab.data.datasets",
     "attnlab.data.tokenization.train",
-    "attnlab.explain.scorecard",
     "attnlab.metrics.text",
     "attnlab.nn.attention.normalisers",
     "attnlab.training.learning_rate",

@@ -52,13 +52,6 @@ def relevance_map(network: Seq2Seq, batch: Batch, method: Method) -> Tensor:
     return values.flip(0)
 
 
-def completeness_error(network: Seq2Seq, units: Units, attributions: Tensor) -> Tensor:
-    """Return |Σ_j a_j - (f(x) - f(0))| [N] of integrated gradients [N, S]: the error of the quadrature."""
-    nothing = torch.zeros_like(units.mask)[:, None]  # [N, 1, S]
-    baseline = erased(network, units, nothing)[:, 0].log()  # [N]
-    return torch.abs(attributions.sum(dim=-1) - (units.log_p - baseline))
-
-
 def gradient_norms(network: Seq2Seq, units: Units) -> Tensor:
     """Return ‖∂f / ∂E x_j‖₂, the norm of the gradient with respect to the embedded token j, [N, S].
 

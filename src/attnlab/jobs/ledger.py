@@ -89,7 +89,7 @@ def check_job(config: DictConfig) -> None:
             f"attention_override={config.attention_override}"
         )
     if config.get("explain") is not None:
-        raise UsageError("explain is a setting of attnlab evaluate: attnlab evaluate RUN explain=all")
+        raise UsageError("explain is a setting of attnlab evaluate: attnlab evaluate RUN explain=OPTION")
 
 
 def find_build_errors(configs: Sequence[DictConfig]) -> dict[Path, str]:

@@ -166,10 +166,6 @@ def _attention(label: str, format: str = "number", direction: Direction | None =
     return Metric(label=label, kind="attention", format=format, direction=direction)
 
 
-def _explanation(label: str, format: str, direction: Direction | None = None) -> Metric:
-    return Metric(label=label, kind="explanation", format=format, direction=direction)
-
-
 METRICS: dict[str, Metric] = {
     "loss": Metric(label="loss", kind="token", format="nats", direction="lower"),
     "perplexity": Metric(label="perplexity", kind="token", format="positive", direction="lower"),
@@ -181,20 +177,6 @@ METRICS: dict[str, Metric] = {
     "attention/coverage": _attention("attention coverage", "fraction"),
     "attention/alignment_accuracy": _attention("alignment accuracy", "share", "higher"),
     "attention/alignment_error": _attention("alignment error", "share", "lower"),
-    "explanation/gradient_tau": _explanation("τ with gradients", "signed", "higher"),
-    "explanation/gradient_top": _explanation("same top token as gradients", "share", "higher"),
-    "explanation/integrated_gradients_tau": _explanation("τ with integrated gradients", "signed", "higher"),
-    "explanation/integrated_gradients_top": _explanation(
-        "same top token as integrated gradients", "share", "higher"
-    ),
-    "explanation/integrated_gradients_error": _explanation("error of completeness", "nats", "lower"),
-    "explanation/erasure_tau": _explanation("τ with erasure", "signed", "higher"),
-    "explanation/erasure_top": _explanation("same top token as erasure", "share", "higher"),
-    "explanation/comprehensiveness": _explanation("comprehensiveness", "signed", "higher"),
-    "explanation/comprehensiveness_random": _explanation("comprehensiveness of random tokens", "signed"),
-    "explanation/sufficiency": _explanation("sufficiency", "signed", "lower"),
-    "explanation/sufficiency_random": _explanation("sufficiency of random tokens", "signed"),
-    "explanation/alignment_error_rate": _explanation("alignment error rate", "share", "lower"),
     "train/loss_epoch": Metric(label="training loss", kind="training", format="nats"),
 }
 """Every metric by its name without the split."""

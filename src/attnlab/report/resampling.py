@@ -85,13 +85,6 @@ def bootstrap_interval(score: SentenceCounts, our: Counts, their: Counts) -> tup
     )
 
 
-def ratio_interval(numerators: Counts, denominators: Counts) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of Σ numerators / Σ denominators over N ≥ 2 sentences, [N] each."""
-    return percentiles(
-        [(batch @ numerators) / (batch @ denominators) for batch in resampled(len(numerators))]
-    )
-
-
 def _sum_over_seeds(counts: Sequence[Counts]) -> Counts:
     """Return the summed counts [N, C]."""
     summed: Counts = np.sum(counts, axis=0)

@@ -416,3 +416,17 @@ def test_class_of_the_user_is_restored_once_its_module_is_imported() -> None:
     assert restored.tokens(restored.encode("abzz")) == ["ab", "<unk>"]
     with pytest.raises(UserError, match="the tokenizer 'thirds' is unknown: import the module"):
         Tokenizer.from_json(tokenizer.to_json().replace("halves", "thirds"))
+
+
+def test_words_of_tokens() -> None:
+    texts = ["low lower lowest", "new newer newest"]
+    assert whitespace(texts, max_size=None).words("low  newest zzz") == [0, 1, 2]
+    split = words(texts, max_size=20, subwords=True, drop=[], split=["ascii_punctuation"])
+    assert split.words("lowest, new")[-1] == 1
+    for tokenizer in (split, subwords(texts, max_size=20)):
+        numbers = tokenizer.words("lowest new lower")
+        assert len(numbers) == len(tokenizer.encode("lowest new lower")) > 3
+        assert numbers == sorted(numbers)
+        assert set(numbers) == {0, 1, 2}
+    code = python(["f(x)", "g(y)"], max_size=None)
+    assert code.words("f(y)") == [0, 1, 2, 3]
