@@ -140,6 +140,8 @@ def test_weights_of_subwords_are_added_over_the_source_and_averaged_over_the_tar
     weights = np.array([[0.3, 0.3, 0.4], [0.1, 0.1, 0.8], [0.3, 0.3, 0.4], [0.0, 0.0, 0.0]])
     # source tokens 0 and 1 are word 0; target tokens 0 and 1 are word 0
     assert best_links(weights, [0, 0, 1], [0, 0, 1, 2]) == {(1, 0), (0, 1)}
+    pointing = np.array([[0.1, 0.8, 0.1], [0.1, 0.2, 0.7]])  # no permutation that is its own inverse
+    assert best_links(pointing, [0, 1, 2], [0, 1]) == {(1, 0), (2, 1)}
     assert best_links(weights, [], []) == frozenset()
 
 

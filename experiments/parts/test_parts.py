@@ -335,6 +335,11 @@ def begin(decoder: FiniteStateDecoder, memory: Memory) -> tuple[DecoderState, Te
     return decoder.begin(layers, memory), decoder.attention.project(memory)
 
 
+@pytest.mark.parametrize(("share", "latches"), [(0.0, 0), (1 / 3, 2), (0.4, 3), (1.0, 6)])
+def test_share_of_latches_is_rounded_up(share: float, latches: int) -> None:
+    assert finite_state(latches=share).kept.tolist() == [1.0] * latches + [0.0] * (6 - latches)
+
+
 @torch.no_grad()
 def test_bits_and_latches_equal_the_equations() -> None:
     decoder, memory = finite_state(latches=1 / 3), memory_of([4, 2])

@@ -101,6 +101,11 @@ def test_samples_equal_those_of_the_plain_loop(
         assert scores == pytest.approx([score for _, score in expected], abs=1e-4)
 
 
+def test_each_sample_of_each_sentence_has_random_numbers_of_its_own() -> None:
+    numbers = Sampler(seed=3).random_numbers(torch.tensor([0, 1, 2, 5]), samples=3, steps=4)  # [4 · 3, 4]
+    assert len({tuple(row) for row in numbers.tolist()}) == 12
+
+
 def drawn(network: Any, batch: Any, seed: int) -> Hypotheses:
     return sample(network, batch, Sampler(seed=seed), size=3, max_length=6)
 

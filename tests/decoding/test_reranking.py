@@ -43,7 +43,8 @@ def test_coverage_penalty_without_weights_keeps_the_order() -> None:
     zeros = np.zeros((2, 2))
     reranked = coverage_penalty(1.0)([prediction("a", -1.0, zeros), prediction("b", -2.0, zeros)])
     assert texts(reranked) == ["a", "b"]
-    assert all(math.isfinite(prediction.score or 0) for prediction in reranked)
+    penalty = 2 * math.log(1e-10)  # of two positions
+    assert [each.score for each in reranked] == pytest.approx([-1.0 + penalty, -2.0 + penalty])
 
 
 def test_accepted_texts_come_first_in_their_order() -> None:

@@ -185,18 +185,21 @@ def test_every_parameter_gets_a_gradient(name: str) -> None:
     assert idle == set()
 
 
+@pytest.mark.parametrize("rate", [1.0, 0.5, 0.0])
 @pytest.mark.parametrize(("name", "cell"), [*zip(MECHANISMS, itertools.repeat("lstm")), ("0th", "gru")])
 @torch.no_grad()
-def test_teacher_forcing_equals_steps(name: str, cell: Kind) -> None:
+def test_teacher_forcing_and_scheduled_sampling_equal_steps(name: str, cell: Kind, rate: float) -> None:
     network = make_network(name, layers=2, cell=cell)
     batch = batch_of([3, 7], [4, 2])
-    forced = torch.ones_like(batch.inputs, dtype=torch.bool)
+    forced = torch.rand(batch.inputs.shape) < rate
     logits, weights = stepwise(network, batch, forced)
     real = batch.labels != PAD
-    torch.testing.assert_close(network.logits(network(batch), None, real), logits[real], rtol=0, atol=1e-5)
+    torch.testing.assert_close(
+        network.logits(network(batch, forced), None, real), logits[real], rtol=0, atol=1e-5
+    )
     torch.testing.assert_close(logits[real].exp().sum(dim=-1), torch.ones(int(real.sum())))
     network.train()  # nothing here depends on the mode except which weights are returned
-    torch.testing.assert_close(network(batch).weights[real], weights[real], rtol=0, atol=1e-5)
+    torch.testing.assert_close(network(batch, forced).weights[real], weights[real], rtol=0, atol=1e-5)
 
 
 @every_mechanism

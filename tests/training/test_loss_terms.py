@@ -31,13 +31,13 @@ Composed = Callable[..., DictConfig]
 
 
 def test_guided_alignment_equals_the_cross_entropy_by_hand() -> None:
-    weights = torch.tensor([[[0.5, 0.25, 0.25], [0.1, 0.9, 0.0]], [[1.0, 0.0, 0.0], [0.2, 0.3, 0.5]]])
+    weights = torch.tensor([[[0.5, 0.25, 0.25], [0.1, 0.9, 0.0]], [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]])
     alignment = torch.tensor(
-        [[[False, True, True], [True, False, False]], [[False] * 3, [False, False, True]]]
+        [[[False, True, True], [True, False, False]], [[False] * 3, [False, False, False]]]
     )
-    real = torch.tensor([[True, True], [True, True]])
-    # the third target token has no link, and adds 0
-    expected = (-math.log(0.25) - math.log(0.1) - math.log(0.5)) / 4
+    real = torch.tensor([[True, True], [True, False]])
+    # the third target token has no link, and adds 0; the fourth is padding, and is not counted
+    expected = (-math.log(0.25) - math.log(0.1)) / 3
     assert guided_alignment_loss(weights, alignment, real).item() == pytest.approx(expected)
     assert guided_alignment_loss(weights, torch.zeros_like(alignment), real).item() == 0
     assert guided_alignment_loss(weights, torch.zeros_like(alignment), ~real).item() == 0

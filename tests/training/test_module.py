@@ -515,3 +515,22 @@ def test_strategies_of_notebooks_are_refused(composed: Composed, tmp_path: Path)
     config = composed(*TINY, "trainer.strategy=ddp_spawn")
     with pytest.raises(UserError, match=r"ddp_spawn is for notebooks.*set trainer\.strategy=ddp"):
         components.build_trainer(config, Run(tmp_path), [], [])
+
+
+@pytest.mark.parametrize("source_eos", [True, False])
+def test_attention_metrics_count_no_eos(source_eos: bool, composed: Composed) -> None:
+    """The weights of EOS, and those with which EOS is predicted, belong to no word."""
+    module, data = build_all(
+        composed(*TINY, *SYNTHETIC, f"batching.source_eos={source_eos}", "attention=mean")
+    )
+    Trainer(logger=False, **QUIET).validate(module, data, verbose=False)
+    logged = {name: value.item() for name, value in module.trainer.callback_metrics.items()}
+    words = [(len(pair.source.split()), len(pair.target.split())) for pair in data.pairs("val")]
+    assert len({S for S, _ in words}) > 1
+    steps = sum(T for _, T in words)
+    # A uniform weight is 1 / S at each of T steps; S counts EOS, and the means do not
+    expected = {
+        "entropy": sum(T * math.log(S + source_eos) for S, T in words) / steps,
+        "coverage": sum(S * min(1, T / (S + source_eos)) for S, T in words) / sum(S for S, _ in words),
+    }
+    assert {name: logged[f"attention/{name}"] for name in expected} == pytest.approx(expected)
