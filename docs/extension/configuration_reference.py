@@ -10,7 +10,7 @@ import html
 import inspect
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack, get_args, get_origin, is_typeddict
 
@@ -22,7 +22,7 @@ from sphinx.environment import BuildEnvironment
 from sphinx.util.docutils import SphinxDirective
 
 from attnlab.config.checks import allowed_settings, describe, show
-from attnlab.config.sections import SECTIONS, section_at, types_of
+from attnlab.config.sections import SECTIONS, section_at
 
 ROOT = Path(__file__).parents[2]
 CONF = ROOT / "conf"
@@ -50,17 +50,17 @@ def arguments(name: str, target: str | None) -> dict[str, Argument]:
     section = section_at(name)
     target = section.target if target is None else target
     meanings: dict[str, str] = {}
-    parameters: Mapping[str, inspect.Parameter] = {}
-    if target is not None and "$" not in target:
-        parameters = inspect.signature(get_object(target)).parameters
-        meanings = documented(get_object(target))
-        for parameter in parameters.values():
-            if get_origin(parameter.annotation) is Unpack:
-                meanings |= documented(*get_args(parameter.annotation))
-    declared = types_of(section.declared)
+    parameters: dict[str, inspect.Parameter] = {}
+    for function in (target, *section.beside):
+        if function is not None and "$" not in function:
+            parameters |= inspect.signature(get_object(function)).parameters
+            meanings |= documented(get_object(function))
+    for parameter in parameters.values():
+        if get_origin(parameter.annotation) is Unpack:
+            meanings |= documented(*get_args(parameter.annotation))
     if section.declared is not None:
-        meanings |= dict.fromkeys(declared, "") | entries(inspect.cleandoc(section.declared.__doc__ or ""))
-    defaults = {key: each.default for key, each in parameters.items() if key not in declared}
+        meanings |= entries(inspect.cleandoc(section.declared.__doc__ or ""))
+    defaults = {key: each.default for key, each in parameters.items()}
     named = target is not None and "$" in target  # a reference to another setting
     known = allowed_settings(name, {} if target is None else {"_target_": target}, imported=not named)
     return {

@@ -11,7 +11,7 @@ the same in its tests::
 
 import re
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -41,40 +41,40 @@ class PartError(UserError):
 
 
 class Part:
-    """A part under test: it calls methods and explains what is wrong with their results.
+    """A part under test: explains what is wrong with the results of its methods.
 
     Args:
         make: returns the module.
         base: class from which the module must be derived.
+        arguments: of `make`.
     """
 
-    def __init__(self, make: Callable[..., Any], base: type[Any]) -> None:
-        self.make, self.base = make, base
+    def __init__(self, make: Callable[..., Any], base: type[Any], **arguments: Any) -> None:
         target = make
         while hasattr(target, "func"):  # a partial
             target = target.func
         self.cls: Any = target if isinstance(target, type) else None
-
-    def build(self, **arguments: Any) -> Any:
-        """Build the module, which must be of the base class."""
         with self.named("__init__", ""):
-            module = self.make(**arguments)
-        self.cls = type(module)
-        if not isinstance(module, self.base):
-            self.fail("", f"is no {self.base.__name__}: derive it from {self.base.__module__}")
-        return module
+            self.module = make(**arguments)
+        self.cls = type(self.module)
+        if not isinstance(self.module, base):
+            self.fail("", f"is no {base.__name__}: derive it from {base.__module__}")
 
-    def place(self, method: str = "") -> str:
+    def fail(self, method: str, problem: str) -> None:
+        """Raise `PartError` with the place of a method."""
+        raise PartError(f"{self._place(method)} {problem}")
+
+    def _place(self, method: str) -> str:
         """Return the name of the class and of a method, with the file and the line of its definition."""
         if self.cls is None:
             return "the part"
         name = ".".join(filter(None, [self.cls.__module__, self.cls.__qualname__, method]))
         code = getattr(vars(self.cls).get(method), "__code__", None)
         line = "" if code is None else f":{code.co_firstlineno}"
-        return f"{name} ({Path(self.file).name}{line})" if self.file else name
+        return f"{name} ({Path(self._file).name}{line})" if self._file else name
 
     @property
-    def file(self) -> str:
+    def _file(self) -> str:
         """File of the class, that of its methods; empty if it has none."""
         codes = (getattr(value, "__code__", None) for value in vars(self.cls).values()) if self.cls else ()
         return next((code.co_filename for code in codes if code is not None), "")
@@ -88,18 +88,16 @@ class Part:
             raise
         except Exception as error:
             frames = traceback.extract_tb(error.__traceback__)
-            own = [frame for frame in frames if frame.filename == self.file]
+            own = [frame for frame in frames if frame.filename == self._file]
             where = f", line {own[-1].lineno}: {own[-1].line}" if own else ""
             reason = str(error).strip().split("\n")[0]
-            hint = ". Call super().__init__ first" if _is_bare(error) else ""
+            missing = "before Module.__init__|no attribute '(query_size|memory_size|normaliser)'"
+            is_bare = isinstance(error, AttributeError) and re.search(missing, reason)
+            hint = ". Call super().__init__ first" if is_bare else ""
             expectation = f". It must return {expected}" if expected else ""
             raise PartError(
-                f"{self.place(method)} raises {type(error).__name__}: {reason}{hint}{where}{expectation}"
+                f"{self._place(method)} raises {type(error).__name__}: {reason}{hint}{where}{expectation}"
             ) from error
-
-    def fail(self, method: str, problem: str) -> None:
-        """Raise `PartError` with the place of a method."""
-        raise PartError(f"{self.place(method)} {problem}")
 
     def shaped(self, method: str, value: Any, shape: Sequence[int], letters: str) -> Tensor:
         """Return a result, of any shape, after checking that it is finite and has the expected shape."""
@@ -120,13 +118,31 @@ class Part:
             difference = (one.float() - other.float()).abs().max().item()
             self.fail(method, f"{problem} (largest difference {difference:.2g})")
 
+    def equal_alone(
+        self, method: str, results: Callable[[slice, int], Iterable[Tensor | None]], problem: str
+    ) -> None:
+        """Check that sentences have equal results alone, without padding, and in the batch.
 
-def _is_bare(error: Exception) -> bool:
-    """Return whether an error comes from a module whose base constructor was not called."""
-    missing = re.search(
-        "before Module.__init__|no attribute '(query_size|memory_size|normaliser)'", str(error)
-    )
-    return isinstance(error, AttributeError) and missing is not None
+        Args:
+            results: returns tensors [B, …] of these rows of the batch, whose longest source has this length.
+        """
+        together = [*results(slice(None), max(LENGTHS))]
+        for row, length in enumerate(LENGTHS):
+            for alone, batch in zip(results(slice(row, row + 1), length), together, strict=True):
+                if alone is not None and batch is not None:
+                    real = tuple(slice(size) for size in alone.shape[1:])
+                    self.equal(method, alone[0], batch[row][real], f"gives a sentence other {problem}")
+
+    def check_gradients(self, value: Tensor, leaves: Mapping[str, Tensor], *, needed: bool = True) -> None:
+        """Check the gradients of a result [] for tensors of any shape, of which one needs a gradient."""
+        if value.requires_grad:
+            value.backward()  # type: ignore[no-untyped-call]
+        gradients = {name: leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
+        for name, gradient in gradients.items():
+            if not gradient.isfinite().all():
+                self.fail("forward", f"has a gradient of NaN or infinity for {name}")
+        if needed and not any(gradient.any() for gradient in gradients.values()):
+            self.fail("forward", f"does not depend on {', '.join(leaves)}: no gradient reaches it")
 
 
 @contextmanager
@@ -154,136 +170,108 @@ def check_attention(
         PartError: names the class, the method, its file and line, and what is expected.
     """
     with isolated():
-        part = Part(make, Attention)
-        module = part.build(query_size=query_size, memory_size=memory_size).eval()
-        _check_methods(part)
+        part = Part(make, Attention, query_size=query_size, memory_size=memory_size)
+        module: Attention = part.module.eval()
+        if all(getattr(part.cls, name) is getattr(Attention, name) for name in ("score", "weigh", "forward")):
+            near = get_close_matches("score", set(dir(part.cls)) - set(dir(Attention)), 1, 0.6)
+            hint = f" It has {near[0]!r}: rename it" if near else " Implement it"
+            part.fail("", f"has no method score(query, keys, state).{hint}")
         query = torch.randn(len(LENGTHS), QUERIES, module.query_size)  # [B, Q, H]
         memory = _memory(module.memory_size)
-        scores = _check_scores(part, module, query, memory)
-        contexts, weights = _check_walk(part, module, query, memory)
-        _check_padding(part, module, query, memory, contexts, weights)
-        _check_queries(part, module, query, memory, contexts)
-        _check_influence(part, module, query, memory, scores)
+        scored = type(module).score is not Attention.score
+        if scored and type(module).forward is Attention.forward:
+            _check_scores(part, query, memory)
+        contexts, weights = _walk(part, query, memory)
+        if weights.masked_fill(memory.mask[:, None, None], 0).any():
+            part.fail("forward", "gives weight to padding: apply memory.mask, which is True at real tokens")
+        again = _walk(part, query, memory)[0]
+        problem = "gives other results in a second call: return state, store none"
+        part.equal("forward", again, contexts, problem)
+        method = "score" if scored else "forward"
+        padded = memory._replace(states=memory.states.masked_fill(~memory.mask[..., None], 7.0))
+        problem = "depends on the values at padding"
+        part.equal(method, _walk(part, query, padded)[0], contexts, problem)
+        part.equal_alone(
+            method,
+            lambda rows, length: _walk(part, query[rows], _cut(memory, rows, length)),
+            "results alone than in a batch with longer ones: keys.size(1) is the padded length, "
+            "memory.mask.sum(-1) the true one",
+        )
+        for index in range(QUERIES):
+            one = _walk(part, query[:, index : index + 1], memory)[0]
+            problem = "gives a query other results alone than among others"
+            part.equal("forward", one[:, :, 0], contexts[:, :, index], problem)
+        _check_influence(part, query, memory)
 
 
-def _memory(size: int, lengths: Sequence[int] = LENGTHS) -> Memory:
-    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]  # [B, S]
-    states = torch.randn(len(lengths), max(lengths), size)  # [B, S, D]
+def _memory(size: int) -> Memory:
+    mask = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]  # [B, S]
+    states = torch.randn(*mask.shape, size)  # [B, S, D]
     return Memory(states, mask, hidden=states[:, :1], cell=states[:, :1])
 
 
-def _alone(memory: Memory, row: int, length: int) -> Memory:
-    """Return the memory of one sentence without padding."""
-    one = slice(row, row + 1)
-    hidden = None if memory.hidden is None else memory.hidden[one]
-    cell = None if memory.cell is None else memory.cell[one]
-    return Memory(memory.states[one, :length], memory.mask[one, :length], hidden, cell)
+def _cut(memory: Memory, rows: slice, length: int) -> Memory:
+    """Return the memory of some sentences, cut to a length S."""
+    hidden = None if memory.hidden is None else memory.hidden[rows]
+    cell = None if memory.cell is None else memory.cell[rows]
+    return Memory(memory.states[rows, :length], memory.mask[rows, :length], hidden, cell)
 
 
-def _check_methods(part: Part) -> None:
-    methods = ("score", "weigh", "forward")
-    if all(getattr(part.cls, name) is getattr(Attention, name) for name in methods):
-        near = get_close_matches("score", set(dir(part.cls)) - set(dir(Attention)), 1, 0.6)
-        hint = f" It has {near[0]!r}: rename it" if near else " Implement it"
-        part.fail("", f"has no method score(query, keys, state).{hint}")
-
-
-def _check_scores(part: Part, module: Attention, query: Tensor, memory: Memory) -> Tensor | None:
-    """Check the scores by themselves; return them, [B, Q, S], or None if the mechanism has none."""
-    if type(module).score is Attention.score or type(module).forward is not Attention.forward:
-        return None
-    batch, count, source = len(query), query.size(1), memory.states.size(1)
+def _check_scores(part: Part, query: Tensor, memory: Memory) -> None:
+    shape = (*query.shape[:2], memory.states.size(1))
     with part.named("project", "the keys [B, S, …]"):
-        keys: Any = module.project(memory)
+        keys: Any = part.module.project(memory)
     if keys is None:
-        part.fail("project", f"returns None: return the keys [B, S, …], with B = {batch} and S = {source}")
+        part.fail(
+            "project", f"returns None: return the keys [B, S, …], with B = {shape[0]} and S = {shape[2]}"
+        )
     with part.named("begin", "the state before the first step"):
-        state = module.begin(memory)
-    expected = f"scores [B, Q, S] = {[batch, count, source]} of a query {[*query.shape]}"
-    with part.named("score", expected):
-        scores = module.score(query, keys, state)
-    scores = part.shaped("score", scores, (batch, count, source), "[B, Q, S]")
+        state = part.module.begin(memory)
+    with part.named("score", f"scores [B, Q, S] = {[*shape]} of a query {[*query.shape]}"):
+        scores = part.module.score(query, keys, state)
+    scores = part.shaped("score", scores, shape, "[B, Q, S]")
     sums = scores.sum(dim=-1)
     if (scores >= 0).all() and torch.allclose(sums, torch.ones_like(sums), atol=TOLERANCE):
         part.fail(
             "score", "returns weights that sum to 1: return scores, to which the base class applies softmax"
         )
-    return scores
 
 
-def _walk(part: Part, module: Attention, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
-    """Attend two times in a row; return the contexts [2, B, Q, D] and the weights [2, B, Q, S]."""
-    shape = (len(query), query.size(1))
+def _walk(part: Part, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
+    """Attend two times in a row; return the contexts [B, 2, Q, D] and the weights [B, 2, Q, S]."""
     results = []
     with part.named("forward", "context [B, Q, D], weights [B, Q, S] and state"):
-        keys, state = module.project(memory), module.begin(memory)
+        keys, state = part.module.project(memory), part.module.begin(memory)
         for _ in range(2):
-            context, weights, state = module(query, memory, keys, state)
+            context, weights, state = part.module(query, memory, keys, state)
             results.append((context, weights))
+    shape = query.shape[:2]
     for context, weights in results:
-        part.shaped("forward", context, (*shape, module.context_size), "context [B, Q, D]")
+        part.shaped("forward", context, (*shape, part.module.context_size), "context [B, Q, D]")
         part.shaped("forward", weights, (*shape, memory.states.size(1)), "weights [B, Q, S]")
     contexts, all_weights = zip(*results, strict=True)
-    return torch.stack(contexts), torch.stack(all_weights)
+    return torch.stack(contexts, dim=1), torch.stack(all_weights, dim=1)
 
 
-def _check_walk(part: Part, module: Attention, query: Tensor, memory: Memory) -> tuple[Tensor, Tensor]:
-    contexts, weights = _walk(part, module, query, memory)
-    if weights[:, ~memory.mask[:, None].expand_as(weights[0])].any():
-        part.fail("forward", "gives weight to padding: apply memory.mask, which is True at real tokens")
-    again, _ = _walk(part, module, query, memory)
-    part.equal("forward", contexts, again, "gives other results in a second call: return state, store none")
-    return contexts, weights
-
-
-def _check_padding(
-    part: Part, module: Attention, query: Tensor, memory: Memory, contexts: Tensor, weights: Tensor
-) -> None:
-    method = "score" if type(module).score is not Attention.score else "forward"
-    padded = memory._replace(states=memory.states.masked_fill(~memory.mask[..., None], 7.0))
-    part.equal(method, _walk(part, module, query, padded)[0], contexts, "depends on the values at padding")
-    for row, length in enumerate(LENGTHS):
-        context, own = _walk(part, module, query[row : row + 1], _alone(memory, row, length))
-        problem = (
-            "gives a sentence other results alone than in a batch with longer ones: keys.size(1) is the "
-            "padded length, memory.mask.sum(-1) the true one"
-        )
-        part.equal(method, own[:, 0], weights[:, row, :, :length], problem)
-        part.equal(method, context[:, 0], contexts[:, row], problem)
-
-
-def _check_queries(part: Part, module: Attention, query: Tensor, memory: Memory, contexts: Tensor) -> None:
-    for index in range(query.size(1)):
-        one, _ = _walk(part, module, query[:, index : index + 1], memory)
-        problem = "gives a query other results alone than among others"
-        part.equal("forward", one[:, :, 0], contexts[:, :, index], problem)
-
-
-def _check_influence(
-    part: Part, module: Attention, query: Tensor, memory: Memory, scores: Tensor | None
-) -> None:
+def _check_influence(part: Part, query: Tensor, memory: Memory) -> None:
     """Check the gradients, and that the result depends on the query or the memory."""
-    query = query.clone().requires_grad_()
-    states = memory.states.clone().requires_grad_()
+    module = part.module.train()
+    query, states = query.clone().requires_grad_(), memory.states.clone().requires_grad_()
     memory = memory._replace(states=states)
-    contexts, weights = _walk(part, module.train(), query, memory)
+    contexts, weights = _walk(part, query, memory)
     total = contexts.square().sum() + (weights * torch.arange(weights.size(-1))).sum()
-    if not total.requires_grad:
-        return
-    total.backward()  # type: ignore[no-untyped-call]
-    for name, tensor in [("query", query), ("memory", states), *module.named_parameters()]:
-        if tensor.grad is not None and not tensor.grad.isfinite().all():
-            part.fail("forward", f"has a gradient of NaN or infinity for {name}")
+    parameters = dict(module.named_parameters())
+    part.check_gradients(total, {"query": query, "memory": states, **parameters}, needed=False)
     module.eval()
-    if scores is None or not [*module.parameters()]:
+    has_scores = type(module).score is not Attention.score and type(module).forward is Attention.forward
+    if not has_scores or not parameters or not total.requires_grad:
         return
     with torch.no_grad():
-        for parameter in module.parameters():  # initial zeros hide what a mechanism depends on
+        for parameter in parameters.values():  # initial zeros hide what a mechanism depends on
             parameter.copy_(torch.randn_like(parameter) * 0.5)
-        first = _walk(part, module, query, memory)[1]
-        by_query = _walk(part, module, torch.randn_like(query), memory)[1]
-        other = memory._replace(states=torch.randn_like(states))
-        by_memory = _walk(part, module, query, other)[1]
+        first = _walk(part, query, memory)[1]
+        by_query = _walk(part, torch.randn_like(query), memory)[1]
+        by_memory = _walk(part, query, memory._replace(states=torch.randn_like(states)))[1]
     if torch.equal(first, by_query) and torch.equal(first, by_memory):
         part.fail("score", "gives the same weights for every query and every memory: it attends to nothing")
 
@@ -301,31 +289,27 @@ def check_encoder(make: Callable[..., Encoder], input_size: int = INPUT_SIZE) ->
         PartError: names the class, the method, its file and line, and what is expected.
     """
     with isolated():
-        part = Part(make, Encoder)
-        module = part.build(input_size=input_size).eval()
+        part = Part(make, Encoder, input_size=input_size)
+        part.module.eval()
         embedded = torch.randn(len(LENGTHS), max(LENGTHS), input_size).requires_grad_()  # [B, S, E]
         lengths = torch.tensor(LENGTHS)
         mask = torch.arange(max(LENGTHS)) < lengths[:, None]  # [B, S]
-        memory = _encode(part, module, embedded, lengths, mask)
-        states = memory.states[mask]  # [N, D]
-        other = _encode(part, module, embedded.masked_fill(~mask[..., None], 7.0), lengths, mask)
+        states = _encode(part, embedded, lengths, mask).states[mask]  # [N, D]
+        other = _encode(part, embedded.masked_fill(~mask[..., None], 7.0), lengths, mask)
         part.equal("forward", other.states[mask], states, "depends on the values at padding")
-        for row, length in enumerate(LENGTHS):
-            one = slice(row, row + 1)
-            alone = _encode(part, module, embedded[one, :length], lengths[one], mask[one, :length])
-            problem = "gives a sentence other states alone than in a batch with longer ones"
-            part.equal("forward", alone.states[0], memory.states[row, :length], problem)
-            if memory.hidden is not None and alone.hidden is not None:
-                part.equal("forward", alone.hidden[0], memory.hidden[row], problem)
-        states = _encode(part, module.train(), embedded, lengths, mask).states[mask]
-        states.square().sum().backward()  # type: ignore[no-untyped-call]
-        if embedded.grad is None or not embedded.grad[mask].any():
-            part.fail("forward", "does not depend on the embedded source: no gradient reaches it")
-        if not embedded.grad.isfinite().all():  # type: ignore[union-attr]
-            part.fail("forward", "has a gradient of NaN or infinity")
+
+        def results(rows: slice, length: int) -> tuple[Tensor, Tensor | None]:
+            memory = _encode(part, embedded[rows, :length], lengths[rows], mask[rows, :length])
+            return memory.states, memory.hidden
+
+        part.equal_alone("forward", results, "states alone than in a batch with longer ones")
+        part.module.train()
+        states = _encode(part, embedded, lengths, mask).states[mask]
+        part.check_gradients(states.square().sum(), {"the embedded source": embedded})
 
 
-def _encode(part: Part, module: Encoder, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
+def _encode(part: Part, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
+    module = part.module
     with part.named("forward", "Memory(states=[B, S, D], mask=mask)"):
         memory = module(embedded, lengths, mask)
     if not isinstance(memory, Memory):
@@ -350,44 +334,39 @@ def check_decoder(make: Callable[..., Decoder], attention: Attention) -> None:
         PartError: names the class, the method, its file and line, and what is expected.
     """
     with isolated():
-        part = Part(make, Decoder)
-        module = part.build(input_size=INPUT_SIZE, attention=attention).eval()
+        part = Part(make, Decoder, input_size=INPUT_SIZE, attention=attention)
+        module: Decoder = part.module.eval()
         embedded = torch.randn(len(LENGTHS), 3, INPUT_SIZE).requires_grad_()  # [B, T, E]
         memory = _memory(attention.memory_size)
         shape = module.state_shape
-        layers = tuple(
-            tuple(torch.randn(len(LENGTHS), 1, shape.size) for _ in range(shape.states_per_layer))
-            for _ in range(shape.layers)
-        )
-        states = _decode(part, module, embedded, layers, memory)
+        layers = torch.randn(shape.layers, shape.states_per_layer, len(LENGTHS), 1, shape.size)
+
+        def decode(rows: slice, length: int) -> tuple[Tensor]:
+            own = _cut(memory, rows, length)
+            with part.named("forward", "DecoderOutput with states [B, T, H]"):
+                state = module.begin(_states(layers[:, :, rows]), own)
+                output = module(embedded[rows], state, own, module.attention.project(own))
+            shape = (*embedded[rows].shape[:2], module.output_size)
+            return (part.shaped("forward", output.states, shape, "states [B, T, H]"),)
+
+        (states,) = decode(slice(None), max(LENGTHS))
         with part.named("step", "an output [B, Q, …] and the next state"):
-            keys, state, outputs = module.attention.project(memory), module.begin(layers, memory), []
-            for inputs in module.project(embedded).split(1, dim=1):
+            keys, outputs = module.attention.project(memory), []
+            state = module.begin(_states(layers), memory)
+            for inputs in torch.split(module.project(embedded), 1, dim=1):
                 output, state = module.step(inputs, state, memory, keys)
                 outputs.append(output.states)
-        part.equal(
-            "forward", states, torch.cat(outputs, dim=1), "differs from one call of step after the other"
-        )
-        for row, length in enumerate(LENGTHS):
-            one = slice(row, row + 1)
-            own = tuple(tuple(tensor[one] for tensor in layer) for layer in layers)
-            single = _decode(part, module, embedded[one], own, _alone(memory, row, length))
-            part.equal(
-                "forward", single[0], states[row], "gives a sentence other states alone than in a batch"
-            )
-        states = _decode(part, module.train(), embedded, layers, memory)
-        states.square().sum().backward()  # type: ignore[no-untyped-call]
-        if embedded.grad is None or not embedded.grad.isfinite().all() or not embedded.grad.any():
-            part.fail("forward", "has no finite gradient for the embedded target")
+        problem = "differs from one call of step after the other"
+        part.equal("forward", states, torch.cat(outputs, dim=1), problem)
+        part.equal_alone("forward", decode, "states alone than in a batch")
+        module.train()
+        (states,) = decode(slice(None), max(LENGTHS))
+        part.check_gradients(states.square().sum(), {"the embedded target": embedded})
 
 
-def _decode(part: Part, module: Decoder, embedded: Tensor, layers: Any, memory: Memory) -> Tensor:
-    with part.named("forward", "DecoderOutput with states [B, T, H]"):
-        state = module.begin(layers, memory)
-        output = module(embedded, state, memory, module.attention.project(memory))
-    return part.shaped(
-        "forward", output.states, (*embedded.shape[:2], module.output_size), "states [B, T, H]"
-    )
+def _states(layers: Tensor) -> Any:
+    """Return the states of each layer, [B, 1, H] each, of a tensor [L, N, B, 1, H]."""
+    return tuple(tuple(layer.unbind()) for layer in layers.unbind())
 
 
 def check_readout(make: Callable[..., nn.Module]) -> None:
@@ -402,17 +381,14 @@ def check_readout(make: Callable[..., nn.Module]) -> None:
     Raises:
         PartError: names the class, the method, its file and line, and what is expected.
     """
+    sizes = {"state_size": QUERY_SIZE, "context_size": MEMORY_SIZE, "input_size": INPUT_SIZE}
     with isolated():
-        part = Part(make, nn.Module)
-        module = part.build(
-            state_size=QUERY_SIZE, context_size=MEMORY_SIZE, input_size=INPUT_SIZE, vocabulary_size=VOCABULARY
-        ).eval()
+        part = Part(make, nn.Module, **sizes, vocabulary_size=VOCABULARY)
+        module = part.module.eval()
         batch, weights = small_batch(), small_weights()
-        shape = weights.shape[:2]
-        states = torch.randn(*shape, QUERY_SIZE).requires_grad_()  # [B, T, H]
-        contexts, embedded = torch.randn(*shape, MEMORY_SIZE), torch.randn(*shape, INPUT_SIZE)
+        states, contexts, embedded = (torch.randn(*weights.shape[:2], size) for size in sizes.values())
 
-        def logits(rows: slice) -> Tensor:
+        def logits(rows: slice, _: int) -> tuple[Tensor]:
             one = DecoderOutput(states[rows], contexts[rows], weights[rows])
             previous = states[rows] if getattr(module, "reads_previous_state", False) else None
             with part.named("features", "the features [B, T, F]"):
@@ -422,15 +398,11 @@ def check_readout(make: Callable[..., nn.Module]) -> None:
                 result = module(features, weights[rows], copy_ids)
             copies = isinstance(result, Tensor) and result.size(-1) == VOCABULARY + weights.size(-1)
             size = VOCABULARY + weights.size(-1) * copies
-            return part.shaped("forward", result, (*weights[rows].shape[:2], size), "logits [B, T, V]")
+            return (part.shaped("forward", result, (*weights[rows].shape[:2], size), "logits [B, T, V]"),)
 
-        together = logits(slice(None))
-        for row in range(len(LENGTHS)):
-            problem = "gives a sentence other logits alone than in a batch"
-            part.equal("forward", logits(slice(row, row + 1))[0], together[row], problem)
-        together.square().sum().backward()  # type: ignore[no-untyped-call]
-        if not any(p.grad is not None and p.grad.isfinite().all() for p in module.parameters()):
-            part.fail("forward", "has no finite gradient for its parameters")
+        part.equal_alone("forward", logits, "logits alone than in a batch")
+        (together,) = logits(slice(None), max(LENGTHS))
+        part.check_gradients(together.square().sum(), dict(module.named_parameters()))
 
 
 def small_batch() -> Batch:
@@ -445,7 +417,7 @@ def small_batch() -> Batch:
 
 
 def small_weights() -> Tensor:
-    """Return attention weights for the targets of `_batch`, [B, T, S]."""
+    """Return attention weights for the targets of `small_batch`, [B, T, S]."""
     mask = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None, None]  # [B, 1, S]
     scores = torch.randn(len(LENGTHS), max(TARGET_LENGTHS), max(LENGTHS))
     return scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)

@@ -27,7 +27,7 @@ def ends_in_one(text):
 """
 
 OPTIONS = {
-    "encoder/halves.yaml": "_target_: own_parts.Halves\nsize: 8\nmatch: null\n",
+    "encoder/halves.yaml": "_target_: own_parts.Halves\nsize: 8\n",
     "reranking/ones.yaml": "coverage_penalty: 0.0\n"
     "accepts: {_target_: own_parts.ends_in_one, _partial_: true}\n",
 }
@@ -61,7 +61,7 @@ def test_options_and_modules_of_a_folder_are_found_by_training_and_evaluation(
 def test_options_of_a_folder_are_listed_inside_the_block_only(project: Path) -> None:
     with config_dirs([str(project / "conf")]):
         assert {"halves", "recurrent"} < {*options_of("encoder")}
-        assert keys_of("encoder", "halves") == {"size", "match"}
+        assert keys_of("encoder", "halves") == {"size"}
     assert "halves" not in options_of("encoder")
     assert not user_folders()
 

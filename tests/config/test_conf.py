@@ -271,26 +271,6 @@ def test_every_attention_can_be_swept_over_in_every_experiment() -> None:
         assert composes == ("attention" in experiment), path
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("encoder", "step", "attention"), [("bag", 1, "additive"), ("transformer", 8, "none_matched")]
-)
-def test_encoder_match_gives_the_nearest_parameter_count(
-    encoder: str, step: int, attention: str, composed: Composed
-) -> None:
-    config = composed(*TINY, *SYNTHETIC, "encoder.size=8")
-    vocabularies = build.build_vocabularies(config, build.build_corpus(config))
-    target = build.build_network(config, vocabularies).parameter_count
-    match = ("encoder@encoder.match=recurrent", "encoder.match.size=8")
-    matched = composed(*TINY, *SYNTHETIC, f"encoder={encoder}", f"attention={attention}", *match)
-    size = build.build_network(matched, vocabularies).encoder.memory_size
-    differences = {}
-    for near in range(max(size - step, step), size + step + 1, step):
-        config = composed(*TINY, *SYNTHETIC, f"encoder={encoder}", f"encoder.size={near}")
-        differences[near] = abs(build.build_network(config, vocabularies).parameter_count - target)
-    assert min(differences, key=differences.__getitem__) == size
-
-
 def test_copy_ids_are_built_exactly_for_a_pointer_generator(composed: Composed) -> None:
     _, plain = build_all(composed(*TINY, *SYNTHETIC))
     _, copying = build_all(composed(*TINY, *SYNTHETIC, "readout=pointer_generator"))
@@ -381,7 +361,7 @@ def test_python_defaults_are_those_of_the_options() -> None:
     options: dict[tuple[str, str], list[Any]] = {}
     for _, target, node in options_with_targets():
         parameters = inspect.signature(get_object(target)).parameters
-        for key in parameters.keys() & node.keys() - {"tied", "max_length"}:
+        for key in parameters.keys() & node.keys():
             if target.startswith("attnlab.") and "${" not in str(node[key]):
                 options.setdefault((target, key), []).append(node[key])
     assert len(options) > 60

@@ -1,5 +1,6 @@
 import gzip
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -98,7 +99,7 @@ def test_tables_contain_the_vectors_and_can_be_frozen(composed, tmp_path: Path, 
     module, _ = build_all(config)
     vocabularies, network = module.vocabularies, module.network
     before = network.source_embedding.table.weight.detach().clone()
-    report = load_word_vectors(config, network, vocabularies)
+    report = load_word_vectors(network, vocabularies, source_vectors=str(file), frozen=True)
     assert report == {"source": {"file": str(file), "tokens": 47, "with_vector": 2}}
     assert "2 of 47 tokens have a vector" in caplog.text
     table = network.source_embedding.table.weight
@@ -110,15 +111,11 @@ def test_tables_contain_the_vectors_and_can_be_frozen(composed, tmp_path: Path, 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (["embedding.frozen=true"], "set embedding.source_vectors=FILE"),
-        (
-            ["embedding.shared=true", "shared_vocabulary=true", "embedding.target_vectors=x"],
-            "give embedding.source_vectors only",
-        ),
+        ({"frozen": True}, "set embedding.source_vectors=FILE"),
+        ({"shared": True, "target_vectors": "x"}, "give embedding.source_vectors only"),
     ],
 )
-def test_contradictory_settings_are_rejected(composed, settings: list[str], message: str):
-    config = composed(*TINY, *SYNTHETIC, *settings)
-    module, _ = build_all(config)
+def test_contradictory_settings_are_rejected(composed, settings: dict[str, Any], message: str):
+    module, _ = build_all(composed(*TINY, *SYNTHETIC))
     with pytest.raises(UserError, match=message):
-        load_word_vectors(config, module.network, module.vocabularies)
+        load_word_vectors(module.network, module.vocabularies, **settings)

@@ -8,7 +8,7 @@ import pytest
 
 from attnlab.data.conala import metrics as conala
 from attnlab.data.conala.metrics import is_valid_python
-from attnlab.decoding.reranking import accepted_first, coverage_penalty, minimum_bayes_risk, preferred_first
+from attnlab.decoding.reranking import accepted_first, by_coverage, minimum_bayes_risk, preferred_first
 from attnlab.files.predictions import Prediction
 from attnlab.metrics.text.ngrams import similarity
 
@@ -28,20 +28,20 @@ FOUND = [prediction("uneven", -1.0, UNEVEN), prediction("uniform", -1.5)]
 
 
 def test_coverage_penalty_matches_a_manual_calculation() -> None:
-    reranked = coverage_penalty(0.5)(FOUND)
+    reranked = by_coverage(0.5)(FOUND)
     assert texts(reranked) == ["uniform", "uneven"]
     assert [prediction.score for prediction in reranked] == pytest.approx([-1.5, -1.0 + 0.5 * math.log(0.25)])
     assert reranked[0].weights is UNIFORM
 
 
 def test_small_coverage_penalty_keeps_the_order() -> None:
-    assert texts(coverage_penalty(0.1)(FOUND)) == texts(FOUND)  # -1.14 is still better than -1.5
-    assert coverage_penalty(0)(FOUND) == FOUND
+    assert texts(by_coverage(0.1)(FOUND)) == texts(FOUND)  # -1.14 is still better than -1.5
+    assert by_coverage(0)(FOUND) == FOUND
 
 
 def test_coverage_penalty_without_weights_keeps_the_order() -> None:
     zeros = np.zeros((2, 2))
-    reranked = coverage_penalty(1.0)([prediction("a", -1.0, zeros), prediction("b", -2.0, zeros)])
+    reranked = by_coverage(1.0)([prediction("a", -1.0, zeros), prediction("b", -2.0, zeros)])
     assert texts(reranked) == ["a", "b"]
     penalty = 2 * math.log(1e-10)  # of two positions
     assert [each.score for each in reranked] == pytest.approx([-1.0 + penalty, -2.0 + penalty])

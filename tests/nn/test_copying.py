@@ -81,7 +81,7 @@ def test_copied_words_are_decoded() -> None:
 
 def test_mixture_on_a_small_example() -> None:
     """V = 3, two source positions: an out-of-vocabulary token (id 3) and token 1."""
-    readout = PointerGenerator(**SIZES, parts=["state"], tied=None)
+    readout = PointerGenerator(**SIZES, parts=["state"])
     with torch.no_grad():
         readout.generator.output.weight.zero_()
         readout.generator.output.bias.copy_(torch.tensor([0.5, 0.25, 0.25]).log())
@@ -95,7 +95,7 @@ def test_mixture_on_a_small_example() -> None:
 
 
 def test_pointer_generator_rejects_batches_without_copy_ids() -> None:
-    readout = PointerGenerator(**SIZES, parts=["state"], tied=None)
+    readout = PointerGenerator(**SIZES, parts=["state"])
     with pytest.raises(ValueError, match="needs copy_ids"):
         readout(torch.ones(1, 3), torch.ones(1, 2), None)
 
@@ -110,7 +110,6 @@ def pointing_network(**settings: Any):
         input_size=sizes[2],
         vocabulary_size=network.target_embedding.table.num_embeddings,
         parts=["state"],
-        tied=None,
     )
     torch.nn.init.constant_(network.readout.switch.bias, -50.0)
     return network.eval()

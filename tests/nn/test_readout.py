@@ -79,7 +79,7 @@ def test_dropout_of_the_parts_only_in_training() -> None:
 
 def test_tied_weights_share_one_parameter() -> None:
     table = nn.Embedding(V, E)
-    readout = Readout(**SIZES | {"state_size": E}, parts=("state",), tied=table)
+    readout = Readout(**SIZES | {"state_size": E}, parts=("state",), tied=True, embedding=table)
     assert readout.output.weight is table.weight
     assert isinstance(readout.resize, nn.Identity)
     output = DecoderOutput(torch.randn(B, T, E), torch.randn(B, T, D), torch.randn(B, T, S))
@@ -94,7 +94,7 @@ def test_tied_weights_share_one_parameter() -> None:
 @pytest.mark.parametrize(("maxout", "width"), [(None, H + D), (19, 19)])
 def test_tied_weights_of_another_width_need_a_linear_map(maxout: int | None, width: int) -> None:
     table = nn.Embedding(V, E)
-    readout = Readout(**SIZES, parts=("state", "context"), maxout=maxout, tied=table)
+    readout = Readout(**SIZES, parts=("state", "context"), maxout=maxout, tied=True, embedding=table)
     randomise(readout)
     assert readout.output.weight is table.weight
     assert isinstance(readout.resize, nn.Linear)

@@ -22,7 +22,7 @@ from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training import build, checkpoints, recipe
 from attnlab.training.callbacks.checkpoints import LastCheckpoint
 from attnlab.training.initialisation import (
-    PARTS,
+    NETWORK_PARTS,
     Source,
     find_source,
     freeze,
@@ -71,23 +71,6 @@ def test_same_network_is_loaded_completely(composed: Composed, saved: Source) ->
     assert (record["loaded"], record["new"], record["left_out"]) == (network.parameter_count, 0, 0)
     for name, value in network.state_dict().items():
         torch.testing.assert_close(value, saved.weights[name], rtol=0, atol=0)
-
-
-def test_loaded_weights_are_shrunk_and_new_ones_are_not(composed: Composed, saved: Source) -> None:
-    full, _ = start(composed, saved)
-    torch.manual_seed(1)
-    vocabularies = saved.extend(vocabularies_of(NEW))
-    shrunk = build.build_network(composed(*TINY), vocabularies)
-    initialise(shrunk, vocabularies, saved, shrink=0.3)
-    old = len(saved.weights["source_embedding.table.weight"])
-    for name, value in shrunk.named_parameters():
-        expected = full.state_dict()[name]
-        if name == "source_embedding.table.weight":
-            torch.testing.assert_close(value[:old], 0.3 * expected[:old], rtol=0, atol=0)
-            assert torch.equal(value[old:], expected[old:])
-            assert len(value) > old
-        elif "encoder" in name:
-            assert torch.equal(value, 0.3 * expected)
 
 
 def test_new_words_are_appended_to_the_vocabulary(
@@ -161,19 +144,12 @@ def test_frozen_parts_get_no_gradient(composed: Composed) -> None:
             torch.testing.assert_close(gradient, gradients["false"][name], rtol=1e-4, atol=1e-6)
 
 
-def test_shrink_needs_loaded_weights(composed: Composed, tmp_path: Path) -> None:
-    config = composed(*TINY, *SYNTHETIC, "init.shrink=0.7", "logger=none")
-    config.paths.output = str(tmp_path)
-    with pytest.raises(UserError, match=r"init\.shrink is a factor of loaded weights: set init\.from"):
-        recipe.train(config, prepare_run(config))
-
-
 def test_freeze_rejects_unknown_parts_and_complete_networks(composed: Composed) -> None:
     network = build.build_network(composed(*TINY), vocabularies_of(OLD))
     with pytest.raises(UserError, match=r"no part 'encodr'\. Did you mean 'encoder'"):
         freeze(network, ["encodr"])
     with pytest.raises(UserError, match="leaves nothing to train"):
-        freeze(network, [part for part in PARTS if part != "decoder.attention"])
+        freeze(network, [part for part in NETWORK_PARTS if part != "decoder.attention"])
 
 
 def test_tokenizers_must_split_alike(saved: Source) -> None:
@@ -292,7 +268,6 @@ def test_resumed_run_needs_no_source_and_equals_an_uninterrupted_one(
             "tokenizer=whitespace",
             f"init.from={saved.path}",
             "init.freeze=[encoder]",
-            "init.shrink=0.75",
             "trainer.max_epochs=3",
             "logger=none",
             "callbacks.attention_figures.count=0",
@@ -320,7 +295,7 @@ def test_resumed_run_needs_no_source_and_equals_an_uninterrupted_one(
     for name, value in weights(whole.last).items():
         assert torch.equal(value, weights(interrupted.last)[name]), name
         if part_of(name.removeprefix("network.")) == "encoder":
-            assert torch.equal(value, 0.75 * saved.weights[name.removeprefix("network.")])
+            assert torch.equal(value, saved.weights[name.removeprefix("network.")])
     for run in (whole, interrupted):
         assert run.read_result()["init"]["sha256"] == saved.sha256
 

@@ -16,6 +16,7 @@ from attnlab.api.model import RunPath, attention_replaced, locate_all, trusted_n
 from attnlab.config.checks import check_settings
 from attnlab.config.compose import apply_overrides, as_list
 from attnlab.config.construct import construct
+from attnlab.config.options import CHANGEABLE
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.digests import are_seen
@@ -41,13 +42,8 @@ from attnlab.training.models import load_model
 from attnlab.training.module import Seq2SeqModule
 from attnlab.training.own_parts import warn_of_changed_code
 
-CHANGEABLE = (
-    *("attention_override", "batching", "bleu", "data", "explain", "grammar"),
-    *("paths", "reranking", "search", "seed", "trainer"),
-)
-"""Settings and groups that can be changed after training, except `FIXED`."""
 FIXED = ("batching.source_eos",)
-"""Settings of these groups that determine the inputs of the network, and so cannot change."""
+"""Settings of `CHANGEABLE` groups that determine the inputs of the network, and so cannot change."""
 
 KEPT_WEIGHTS = 10_000
 """Number of sentences whose attention weights are kept, to find the source tokens of errors."""
@@ -255,7 +251,7 @@ def _refuse_fixed(overrides: Sequence[str]) -> None:
         if key.partition(".")[0] not in CHANGEABLE or key in FIXED:
             raise UsageError(
                 f"{override}: {key} cannot change after training: train another run with it. Settings that "
-                f"can change: {', '.join(CHANGEABLE)}"
+                f"can change: {', '.join(sorted(CHANGEABLE))}"
             )
 
 

@@ -13,8 +13,8 @@ from attnlab.config.compose import as_list, compose_run, usage_errors
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.errors import UsageError
+from attnlab.training.components import build_objects
 from attnlab.training.module import Seq2SeqModule
-from attnlab.training.objects import build_objects
 
 
 def compose(overrides: Sequence[str] = (), **settings: Any) -> DictConfig:

@@ -11,7 +11,7 @@ import types
 import unicodedata
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import yaml
 from annotated_types import Ge, Gt, Le, Lt
@@ -29,7 +29,7 @@ from attnlab.config.options import (
     read_option,
     suggest,
 )
-from attnlab.config.sections import SECTIONS, UNTYPED, section_at, types_of
+from attnlab.config.sections import SECTIONS, section_at
 from attnlab.errors import UsageError
 from attnlab.files.terminal import escape_control_characters
 from attnlab.files.yaml import read_yaml
@@ -194,16 +194,15 @@ def allowed_settings(path: str, node: Mapping[str, Any], *, imported: bool = Tru
     """Return the settings that a section may have, with their types."""
     section = section_at(path)
     target = node.get("_target_", section.target)
-    declared = types_of(section.declared)
-    if target is None:
-        return Arguments(declared, open=False)
-    narrower = types_of(section.narrower) if str(target).partition(".")[0] in UNTYPED else {}
-    if not imported or not isinstance(target, str) or not re.fullmatch(TARGET, target):
-        return Arguments({**narrower, **declared}, open=True)
-    types, further = arguments_of(target)
-    own = {name: kind for name, kind in types.items() if name not in section.supplied}
-    narrower = {name: kind for name, kind in narrower.items() if name in own or further}
-    return Arguments({**own, **narrower, **declared}, further)
+    declared = {} if section.declared is None else get_type_hints(section.declared, include_extras=True)
+    if not imported or not re.fullmatch(TARGET, str(target or "no.target")):
+        return Arguments(declared, open=bool(target or section.beside))
+    types, further = ({}, False) if target is None else arguments_of(target)
+    if target is not None:  # narrower types of its arguments
+        declared = {name: kind for name, kind in declared.items() if name in types or further}
+    beside = [arguments_of(function).types for function in section.beside]
+    types = {name: kind for each in (types, *beside, declared) for name, kind in each.items()}
+    return Arguments({name: kind for name, kind in types.items() if name not in section.supplied}, further)
 
 
 def _node(settings: Mapping[str, Any], path: str) -> Mapping[str, Any]:

@@ -28,6 +28,7 @@ from attnlab.config.options import (
     CONF,
     PARTS,
     PRESETS,
+    REPLACEABLE,
     check_name,
     default_options,
     defaults_of,
@@ -37,13 +38,11 @@ from attnlab.config.options import (
     suggest,
     top_level_keys,
 )
-from attnlab.config.sections import SECTIONS, types_of
+from attnlab.config.sections import SECTIONS
 from attnlab.errors import UsageError, UserError
 from attnlab.files.run_identity import flatten
 from attnlab.files.yaml import read_yaml
-
-REPLACEABLE = ("reranking", "grammar", "explain")
-"""Groups whose option can be changed in a trained run, because no other setting depends on it."""
+from attnlab.settings import RunSettings
 
 FOLDERS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra.output_subdir")
 """Settings of Hydra that attnlab does not obey."""
@@ -142,7 +141,7 @@ def _quote_texts(value: str, *, null: bool, numbers: bool) -> str:
 def _accepted() -> str:
     """Return a pattern of overrides of sections, and of settings that `conf/train.yaml` does not name."""
     sections = "|".join(name for name in SECTIONS if name and "." not in name)
-    others = "|".join(types_of(SECTIONS[""].declared).keys() - read_yaml(CONF / "train.yaml").keys())
+    others = "|".join(RunSettings.__annotations__.keys() - read_yaml(CONF / "train.yaml").keys())
     return rf"(?:(?:{sections})\.[\w.]+|{others})="
 
 
@@ -239,7 +238,7 @@ def _check_added_settings() -> None:
     for override in overrides:
         key = override.lstrip("+").partition("=")[0]
         name = key.partition(".")[0].partition("@")[0]
-        known = {*top_level_keys(), *SECTIONS, *types_of(SECTIONS[""].declared)}
+        known = {*top_level_keys(), *SECTIONS, *RunSettings.__annotations__}
         allowed = key in hydra.runtime.choices or name.partition("/")[0] in known
         if override.startswith("+") and not allowed and "${" + name not in used:
             nearest = suggest(name, known)

@@ -13,7 +13,7 @@ from hydra.errors import InstantiationException
 from omegaconf import DictConfig, OmegaConf
 
 from attnlab.config.hydra_versions import instantiate
-from attnlab.config.sections import SECTIONS, UNTYPED
+from attnlab.config.sections import SECTIONS
 from attnlab.errors import UserError
 from attnlab.settings import Component
 
@@ -68,7 +68,7 @@ def arguments_of(target: str) -> Arguments:
     with report_errors(target):
         function = instantiate({"_target_": target, "_partial_": True}).func
     try:
-        parameters = inspect.signature(function, eval_str=target.partition(".")[0] not in UNTYPED).parameters
+        parameters = inspect.signature(function, eval_str=True).parameters
     except (NameError, TypeError):  # an annotation that only type checkers evaluate
         parameters = inspect.signature(function).parameters
     except ValueError:  # a function of C
@@ -77,12 +77,11 @@ def arguments_of(target: str) -> Arguments:
     further = False
     for name, parameter in parameters.items():
         if parameter.kind is not parameter.VAR_KEYWORD:
-            types[name] = Any if target.partition(".")[0] in UNTYPED else _plain(parameter.annotation)
+            types[name] = _plain(parameter.annotation)
         elif get_origin(parameter.annotation) is Unpack:
             (settings,) = get_args(parameter.annotation)
-            types |= {
-                key: _plain(kind) for key, kind in get_type_hints(settings, include_extras=True).items()
-            }
+            hints = get_type_hints(settings, include_extras=True)
+            types |= {key: _plain(kind) for key, kind in hints.items()}
         else:
             further = True
     return Arguments(types, further)
@@ -95,8 +94,8 @@ def _plain(annotation: Any) -> Any:
         return _plain(parts[0])
     if origin in (Union, UnionType):
         return Union[tuple(_plain(part) for part in parts)]  # noqa: UP007
-    if annotation in (inspect.Parameter.empty, Any) or isinstance(annotation, str):
-        return Any
+    if annotation in (inspect.Parameter.empty, Any) or isinstance(annotation, str) or origin is tuple:
+        return Any  # a tuple is a list in a configuration
     is_class = isinstance(annotation, type) and origin is None
     if origin is collections.abc.Callable or (is_class and annotation not in PLAIN):
         return Component
@@ -104,8 +103,19 @@ def _plain(annotation: Any) -> Any:
 
 
 def section(config: DictConfig, name: str) -> dict[str, Any]:
-    """Return a section with the class or function that receives its settings as `_target_`."""
-    return {"_target_": SECTIONS[name].target, **(OmegaConf.select(config, name) or {})}
+    """Return the settings that the class or function of a section takes, with its name as `_target_`."""
+    settings: Any = OmegaConf.select(config, name)
+    if isinstance(settings, DictConfig):
+        settings = OmegaConf.to_container(settings, resolve=True)
+    others = {key for function in SECTIONS[name].beside for key in arguments_of(function).types}
+    taken = {key: value for key, value in (settings or {}).items() if key not in others}
+    return {"_target_": SECTIONS[name].target, **taken}
+
+
+def beside(config: DictConfig, name: str, function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the settings of a section that a function beside its target takes."""
+    parameters = inspect.signature(function).parameters
+    return {key: value for key, value in config[name].items() if key in parameters}
 
 
 @contextmanager

@@ -26,6 +26,24 @@ imported.
 PRESETS = ("experiment", "study", "debug")
 """Groups whose options set keys of the whole configuration."""
 
+PARTS = {"callbacks": "callbacks", "logger": "logger", "loss": "loss.terms"}
+"""Groups of which several options can be chosen, and the section that has one section for each of them.
+
+A setting chooses an option, too: `callbacks.averaging.decay=0.99` adds the callback with its other settings.
+"""
+
+UNNAMED = {*PRESETS, "attention", "data", "logger"}
+"""Groups whose option is in the name of a run already, or does not change its results."""
+
+REPLACEABLE = ("reranking", "grammar", "explain")
+"""Groups whose option can be changed in a trained run, because no other setting depends on it."""
+
+CHANGEABLE = (
+    *("attention_override", "batching", "bleu", "data", "paths", "search", "seed", "trainer"),
+    *REPLACEABLE,
+)
+"""Settings and groups that can be changed after training."""
+
 SYNONYMS = Path(__file__).with_name("synonyms.yaml")
 """Words of other toolkits."""
 
@@ -37,12 +55,6 @@ RENAMED = {
     "loss.label_smoothing": "loss.terms.label_smoothing.weight",
 }
 """Settings of earlier versions, and their names in this one."""
-
-PARTS = {"callbacks": "callbacks", "logger": "logger", "loss": "loss.terms"}
-"""Groups of which several options can be chosen, and the section that has one section for each of them.
-
-A setting chooses an option, too: `callbacks.averaging.decay=0.99` adds the callback with its other settings.
-"""
 
 
 def check_name(key: str) -> None:

@@ -11,6 +11,7 @@ from statistics import fmean
 import torch
 
 from attnlab.files.predictions import Prediction
+from attnlab.settings import NotNegative
 
 Reranker = Callable[[Sequence[Prediction]], list[Prediction]]
 
@@ -18,7 +19,32 @@ FLOOR = 1e-10
 """Lower bound of the total weight on a source token, so that its logarithm is finite."""
 
 
-def coverage_penalty(beta: float) -> Reranker:
+def rerankers(
+    *,
+    coverage_penalty: NotNegative = 0.0,
+    similarity: Callable[[str, str], float] | None = None,
+    prefers: Callable[[Prediction], float] | None = None,
+    accepts: Callable[[str], bool] | None = None,
+) -> list[Reranker]:
+    """Return the configured rerankers, in the order in which they are applied.
+
+    Args:
+        coverage_penalty: β of `by_coverage`; 0 for none.
+        similarity: as of `minimum_bayes_risk`.
+        prefers: preference of `preferred_first`.
+        accepts: as of `accepted_first`.
+    """
+    chosen: list[Reranker] = [by_coverage(coverage_penalty)] if coverage_penalty > 0 else []
+    if similarity is not None:
+        chosen.append(minimum_bayes_risk(similarity))
+    if prefers is not None:
+        chosen.append(preferred_first(prefers))
+    if accepts is not None:
+        chosen.append(accepted_first(accepts))
+    return chosen
+
+
+def by_coverage(beta: float) -> Reranker:
     """Rank by score + β Σ_j log min(Σ_i α_ij, 1) (Wu et al. 2016, arXiv 1609.08144, equation 14).
 
     The second term penalises source tokens that received little attention. All hypotheses of a mechanism

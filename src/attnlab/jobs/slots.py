@@ -202,12 +202,12 @@ def _thread_limit(cores: int) -> int:
 
 
 def check_devices(config: DictConfig) -> None:
-    """Refuse a single run with more processes than CPU cores, unless `oversubscribe=true`."""
+    """Refuse a single run with more processes than CPU cores."""
     devices, cores = config.trainer.devices, _cores()
-    if config.get("oversubscribe") or not isinstance(devices, int) or devices <= cores:
+    if not isinstance(devices, int) or devices <= cores:
         return
     if config.trainer.accelerator == "cpu" or not find_gpus(os.environ):
         raise UsageError(
             f"trainer.devices={devices}: each device is a process, and this machine has {cores} CPU "
-            f"cores: use at most {cores} devices, or set oversubscribe=true"
+            f"cores: use at most {cores} devices"
         )

@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from attnlab.config.compose import accept, check_composed, explain, resolve
-from attnlab.config.options import default_variant
+from attnlab.config.options import UNNAMED, default_variant
 from attnlab.errors import INTERRUPTED, UsageError, UserError
 from attnlab.files.run_directory import Run, prepare_run, run_of
 from attnlab.jobs.ledger import Ledger, check_job
@@ -18,9 +18,6 @@ from attnlab.jobs.scheduler import Scheduler
 from attnlab.jobs.slots import check_devices
 from attnlab.jobs.status import is_offline, print_finished, print_wandb_sync, read_status, state
 from attnlab.jobs.worker_process import IN_USE, REFUSED, train_in_worker
-
-UNNAMED = {"attention", "data", "debug", "experiment", "logger", "study"}
-"""Groups whose option is in the name of a run already, or does not change its results."""
 
 
 class TrainTask:

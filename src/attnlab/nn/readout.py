@@ -25,7 +25,8 @@ class ReadoutSettings(TypedDict, total=False):
     parts: Parts
     maxout: Size | None
     dropout: Fraction
-    tied: nn.Embedding | None
+    tied: bool
+    embedding: nn.Embedding | None
 
 
 class Readout(nn.Module):
@@ -50,8 +51,9 @@ class Readout(nn.Module):
             s_{i-1}.
         maxout: width of the maxout layer, or None for none.
         dropout: dropout probability of the parts.
-        tied: the embedding table [V, E] to use as W (Press & Wolf 2017, arXiv 1608.05859), or None for a
-            separate W. If the width of t is not E, a linear map without bias changes it to E.
+        tied: use the embedding table as W (Press & Wolf 2017, arXiv 1608.05859). If the width of t is not E,
+            a linear map without bias changes it to E.
+        embedding: the embedding table of the target [V, E], which `tied` needs.
 
     Raises:
         ValueError: if the total width of the parts is 0.
@@ -67,7 +69,8 @@ class Readout(nn.Module):
         parts: Parts = ("state", "context"),
         maxout: Size | None = None,
         dropout: Fraction = 0.0,
-        tied: nn.Embedding | None = None,
+        tied: bool = False,
+        embedding: nn.Embedding | None = None,
     ) -> None:
         super().__init__()
         sizes = {
@@ -84,12 +87,12 @@ class Readout(nn.Module):
         self.maxout = None if maxout is None else nn.Linear(width, 2 * maxout)
         width = width if maxout is None else maxout
         self.resize: nn.Module = nn.Identity()
-        if tied is not None and width != input_size:
+        if tied and width != input_size:
             self.resize = nn.Linear(width, input_size, bias=False)
             width = input_size
         self.output = nn.Linear(width, vocabulary_size)
-        if tied is not None:
-            self.output.weight = tied.weight
+        if tied and embedding is not None:
+            self.output.weight = embedding.weight
 
     @property
     def reads_previous_state(self) -> bool:

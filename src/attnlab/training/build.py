@@ -5,7 +5,7 @@ Sizes that follow from other sizes are derived here. The builders of what trains
 """
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,15 +18,12 @@ from torch import Tensor
 
 from attnlab.config.construct import accepts, construct, constructor, report_errors, section
 from attnlab.config.options import suggest
-from attnlab.config.sections import SECTIONS, types_of
 from attnlab.data.corpus import Corpus, Pair, Preparation, plain_pair
 from attnlab.data.examples import Examples, encode
 from attnlab.data.features import feature_ids, pair_with_features
 from attnlab.data.mapped import MappedPairs
 from attnlab.data.tokenization.tokenizer import Tokenizer, parallel_tokenizers
 from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
-from attnlab.decoding import reranking
-from attnlab.decoding.reranking import Reranker
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UsageError, UserError
 from attnlab.fast import accelerate
@@ -35,11 +32,11 @@ from attnlab.nn.attention import Attention
 from attnlab.nn.attention.interventions import INTERVENTIONS, intervene
 from attnlab.nn.decoders import Decoder
 from attnlab.nn.embedding import TokenEmbedding
-from attnlab.nn.encoders import Encoder
 from attnlab.nn.features import Concatenated
 from attnlab.nn.marginal import Marginal, MarginalSeq2Seq
 from attnlab.nn.readout import PointerGenerator
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
+from attnlab.settings import Component, Size
 
 TOKENIZERS = ("tokenizer", "target_tokenizer", "shared_vocabulary")
 """Settings that the vocabularies depend on."""
@@ -48,19 +45,29 @@ TOKENIZERS = ("tokenizer", "target_tokenizer", "shared_vocabulary")
 def build_corpus(config: DictConfig, corpus: Corpus | None = None) -> Corpus:
     """Build the corpus: pairs of raw texts in splits, or of a few training pairs only (`overfit`).
 
-    Its metrics are those of the dataset and those of `data.metrics`. A given corpus replaces the dataset.
+    A given corpus replaces the dataset.
     """
     if corpus is None:
-        corpus = construct(_without(config.data, "metrics"))
+        corpus = construct(section(config, "data"))
     assert corpus is not None
-    metrics = tuple(dict.fromkeys((*corpus.metrics, *(config.data.get("metrics") or ()))))
-    for metric in metrics:
-        registry.function(metric)  # or else an unknown name would be noticed after an epoch
-    corpus = replace(corpus, metrics=metrics)
+    corpus = add_metrics(corpus, metrics=config.data.get("metrics") or ())
     if config.get("overfit") is None:
         return corpus
     pairs = corpus.train[: config.overfit]
     return replace(corpus, train=pairs, val=pairs, test=[])
+
+
+def add_metrics(corpus: Corpus, *, metrics: Sequence[str] = ()) -> Corpus:
+    """Return a corpus with further metrics of decoded texts.
+
+    Args:
+        metrics: scores of decoded texts besides those of every dataset; [wer,ser] replace BLEU, chrF and the
+            edit distance.
+    """
+    names = tuple(dict.fromkeys((*corpus.metrics, *metrics)))
+    for name in names:
+        registry.function(name)  # or else an unknown name would be noticed after an epoch
+    return replace(corpus, metrics=names)
 
 
 def build_preparation(config: DictConfig) -> Preparation:
@@ -128,13 +135,15 @@ def encode_pairs(config: DictConfig, vocabularies: Vocabularies, pairs: list[Pai
 
 
 def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
-    """Build embeddings, encoder, bridge, attention, decoder and readout; see `match_sizes`."""
-    return _build_network(match_sizes(config, vocabularies), vocabularies)
-
-
-def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
+    """Build embeddings, encoder, bridge, attention, decoder and readout."""
+    config = match_decoder_size(config, vocabularies, match=config.attention.get("match"))
     source_embedding, target_embedding = _build_embeddings(config, vocabularies)
-    make_encoder = partial(_build_encoder, config, vocabularies.source, source_embedding.width)
+    encoder_settings = section(config, "encoder")
+    make_encoder = partial(
+        constructor(encoder_settings),
+        input_size=source_embedding.width,
+        **_tokenizer_argument(encoder_settings, vocabularies.source),
+    )
     encoder = make_encoder()
     features = construct(
         config.features,
@@ -169,6 +178,37 @@ def _build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     return network
 
 
+def match_decoder_size(
+    config: DictConfig, vocabularies: Vocabularies, *, match: Component | None = None
+) -> DictConfig:
+    """Return the configuration with the decoder size that matches the parameters of another mechanism.
+
+    Args:
+        match: mechanism that `attention=none_matched` is compared with. The network without attention gets
+            the nearest number of parameters to that of the network with this mechanism.
+    """
+    if match is None:
+        return config
+    reference, sized = config.copy(), config.copy()
+    reference.attention, sized.attention.match = match, None
+
+    def count(config: DictConfig) -> int:
+        with torch.device("meta"):
+            return build_network(config, vocabularies).parameter_count
+
+    def count_with(size: int) -> int:
+        sized.decoder.size = size
+        return count(sized)
+
+    target = count(reference)
+    step = 2 * config.decoder.get("heads", 0) or 1  # rotary positions need heads of even width
+    sizes = range(step, 64 * config.decoder.size, step)
+    above = bisect_left(sizes, target, key=count_with)
+    nearest = sizes[max(above - 1, 0) : above + 1]
+    sized.decoder.size = min(nearest, key=lambda size: abs(count_with(size) - target))
+    return sized
+
+
 def _build_embeddings(
     config: DictConfig, vocabularies: Vocabularies
 ) -> tuple[TokenEmbedding, TokenEmbedding]:
@@ -188,11 +228,9 @@ def _build_embeddings(
 
 
 def _build_embedding(config: DictConfig, name: str, tokenizer: Tokenizer) -> TokenEmbedding:
-    """Build the embedding of one side of the network from a section of the configuration."""
-    settings = _without(section(config, name), *types_of(SECTIONS["embedding"].declared))
-    embedding: TokenEmbedding = construct(
-        settings, vocabulary_size=tokenizer.size, **_tokenizer_argument(settings, tokenizer)
-    )
+    settings = section(config, name)
+    given = _tokenizer_argument(settings, tokenizer)
+    embedding: TokenEmbedding = construct(settings, vocabulary_size=tokenizer.size, **given)
     return embedding
 
 
@@ -214,18 +252,9 @@ def _is_feature(config: DictConfig, vocabularies: Vocabularies) -> Tensor:
     return is_feature
 
 
-def _build_encoder(config: DictConfig, tokenizer: Tokenizer, input_size: int) -> Encoder:
-    encoder: Encoder = construct(
-        _without(config.encoder, "match"),
-        input_size=input_size,
-        **_tokenizer_argument(config.encoder, tokenizer),
-    )
-    return encoder
-
-
 def _build_decoder(config: DictConfig, memory_size: int, input_size: int) -> Decoder:
     attention = construct(
-        _without(config.attention, "match"),
+        section(config, "attention"),
         query_size=config.decoder.size,
         memory_size=memory_size,
         normaliser=construct(section(config, "normaliser")),
@@ -235,61 +264,14 @@ def _build_decoder(config: DictConfig, memory_size: int, input_size: int) -> Dec
 
 
 def _build_readout(config: DictConfig, decoder: Decoder, embedding: TokenEmbedding) -> Any:
-    table = embedding.table if config.readout.get("tied") else None
     return construct(
-        _without(config.readout, "tied"),
+        config.readout,
         state_size=decoder.output_size,
         context_size=decoder.context_size,
         input_size=embedding.width,
         vocabulary_size=embedding.table.num_embeddings,
-        **({"tied": table} if "tied" in config.readout else {}),
+        **({"embedding": embedding.table} if accepts(config.readout, "embedding") else {}),
     )
-
-
-def match_sizes(config: DictConfig, vocabularies: Vocabularies) -> DictConfig:
-    """Return the configuration with the sizes that `encoder.match` and `attention.match` stand for.
-
-    With `encoder.match`, another encoder, the encoder has the size with which both networks have the nearest
-    numbers of parameters: those of whole networks, since the size of the memory also determines the sizes of
-    the attention, the bridge and the decoder. With `attention.match`, the mechanism that no attention is
-    compared with, that is the size of the decoder.
-    """
-    for matched, resized in (("encoder", "encoder"), ("attention", "decoder")):
-        match = config[matched].get("match")
-        if match is None:
-            continue
-        reference, sized = config.copy(), config.copy()
-        reference[matched] = match
-        if matched == "encoder" and config.attention.get("match") is not None:
-            reference.attention = sized.attention = config.attention.match
-        size = _nearest_size(sized, resized, _count_parameters(reference, vocabularies), vocabularies)
-        config = config.copy()
-        config[resized].size, config[matched].match = size, None
-    return config
-
-
-def _nearest_size(config: DictConfig, resized: str, target: int, vocabularies: Vocabularies) -> int:
-    """Return the size of a part of the network with the number of parameters that is nearest to a target."""
-
-    def count(size: int) -> int:
-        config[resized].size = size
-        return _count_parameters(config, vocabularies)
-
-    step = 2 * config[resized].get("heads", 0) or 1  # rotary positions need heads of even width
-    sizes = range(step, 64 * config[resized].size, step)
-    above = bisect_left(sizes, target, key=count)
-    return min(sizes[max(above - 1, 0) : above + 1], key=lambda size: abs(count(size) - target))
-
-
-def _count_parameters(config: DictConfig, vocabularies: Vocabularies) -> int:
-    with torch.device("meta"):
-        return _build_network(config, vocabularies).parameter_count
-
-
-def _without(node: DictConfig | dict[str, Any], *names: str) -> dict[str, Any]:
-    """Return the resolved settings of a section without those that its class does not take."""
-    settings: Any = OmegaConf.to_container(node, resolve=True) if isinstance(node, DictConfig) else node
-    return {key: value for key, value in settings.items() if key not in names}
 
 
 def build_interventions(config: DictConfig, network: TranslationModel) -> dict[str, Attention]:
@@ -315,30 +297,22 @@ def build_interventions(config: DictConfig, network: TranslationModel) -> dict[s
         raise UserError(str(error)) from error
 
 
-def build_translator(config: DictConfig, vocabularies: Vocabularies, **search: Any) -> Translator:
+def build_translator(
+    config: DictConfig, vocabularies: Vocabularies, *, max_length: Size | None = None, **search: Any
+) -> Translator:
     """Build the search and the reranking that decode sources to predictions.
 
     Settings in `search` replace those of the configuration.
 
-    The configuration of a run in training and of a checkpoint has a number for `search.max_length` (see
-    `attnlab.training.length_limits`); null is the constructor's default.
+    Args:
+        max_length: maximum number of output tokens, EOS excluded; null for 1.5 times the longest training or
+            validation target, at least 100.
     """
-    rerankers = _build_rerankers(config)
     grammar = construct(config.grammar) if config.get("grammar") else None
     settings = {**config.search, **search}
-    if settings.get("max_length") is None:
-        settings.pop("max_length", None)
+    settings["max_length"] = max_length or settings["max_length"]
+    if settings["max_length"] is None:  # neither of a run in training nor of a checkpoint
+        del settings["max_length"]
+    rerankers = construct(section(config, "reranking"))
     with report_errors("search"):
         return Translator(vocabularies=vocabularies, reranking=rerankers, grammar=grammar, **settings)
-
-
-def _build_rerankers(config: DictConfig) -> list[Reranker]:
-    settings = config.reranking
-    penalty = settings.coverage_penalty
-    rerankers = [reranking.coverage_penalty(penalty)] if penalty > 0 else []
-    kinds: dict[str, Callable[[Any], Reranker]] = {
-        "similarity": reranking.minimum_bayes_risk,
-        "prefers": reranking.preferred_first,
-        "accepts": reranking.accepted_first,
-    }
-    return rerankers + [kind(construct(settings[key])) for key, kind in kinds.items() if settings.get(key)]

@@ -184,6 +184,7 @@ def read_contents(
     # Only a training has these. Without them, predicting need not import Lightning to check their classes,
     # and runs of versions with other loss terms and callbacks can be read.
     config.callbacks, config.logger = {}, {}
+    config.get("encoder", {}).pop("match", None)  # a setting of earlier versions
     if not training:
         config.loss = {"terms": {}}
     return config, Vocabularies(source, target)

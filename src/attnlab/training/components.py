@@ -1,7 +1,12 @@
-"""Building the LightningModule, the loggers, the callbacks and the Trainer from a configuration."""
+"""The objects of a training: data and module, in one order for `attnlab train` and `attnlab.build`; Trainer.
 
+Read from top to bottom: `build_objects`, `attnlab.training.build` (data and network) and
+`attnlab.training.module_arguments`.
+"""
+
+import logging
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from lightning import Callback, Trainer
@@ -10,7 +15,7 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler
 from omegaconf import DictConfig
 
-from attnlab.config.construct import accepts, construct, section
+from attnlab.config.construct import accepts, beside, construct, section
 from attnlab.data.corpus import Corpus
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.tokenization.vocabularies import Vocabularies
@@ -20,17 +25,29 @@ from attnlab.files.run_directory import Run
 from attnlab.metrics.registry import name, score
 from attnlab.metrics.texts import Texts
 from attnlab.nn.seq2seq import TranslationModel
-from attnlab.training.build import check_alignments, copies_source
+from attnlab.training.build import (
+    build_corpus,
+    build_network,
+    build_vocabularies,
+    check_alignments,
+    copies_source,
+    match_decoder_size,
+)
 from attnlab.training.callbacks import progress
 from attnlab.training.callbacks.checkpoints import BestCheckpoint, Interruption, LastCheckpoint
 from attnlab.training.callbacks.guard import Guard
 from attnlab.training.callbacks.outputs import Predictions
 from attnlab.training.callbacks.reproducibility import EpochDigests, Reproducible
-from attnlab.training.checkpoints import read_checkpoint, save_checkpoint
-from attnlab.training.hardware import choose_precision
+from attnlab.training.checkpoints import checkpoint_contents, read_checkpoint, save_checkpoint
+from attnlab.training.hardware import choose_precision, with_precision
+from attnlab.training.initialisation import find_source, freeze, initialise, load_word_vectors
+from attnlab.training.length_limits import check_positions, choose_max_length, choose_steps
 from attnlab.training.loggers import MetricsFile
 from attnlab.training.module import Seq2SeqModule
 from attnlab.training.module_arguments import module_arguments, monitored
+from attnlab.training.own_parts import check_parts
+
+log = logging.getLogger(__name__)
 
 PROFILERS = {"advanced": AdvancedProfiler, "pytorch": PyTorchProfiler, "simple": SimpleProfiler}
 """Profilers of Lightning that `trainer.profiler` names."""
@@ -48,6 +65,51 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         self, path: str | Path, map_location: Any | None = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
         return read_checkpoint(Path(path), map_location=map_location)
+
+
+class Objects(NamedTuple):
+    """The objects of a training."""
+
+    config: DictConfig  # with the settings that follow from the machine, the data and other settings
+    data: Seq2SeqData
+    module: Seq2SeqModule
+    report: dict[str, Any]  # "init" and "word_vectors": the origin of the initial weights
+
+
+def build_objects(config: DictConfig, *, corpus: Corpus | None = None, run: Run | None = None) -> Objects:
+    """Build the data, the network and the module of a training. Parts from outside are checked first.
+
+    Args:
+        config: composed configuration.
+        corpus: replaces the dataset of the configuration.
+        run: run directory. A resumed run keeps its vocabularies and its precision.
+
+    Raises:
+        UserError: if a setting or a part does not fit the others or the data.
+    """
+    log.info("reading the data")
+    corpus = build_corpus(config, corpus)
+    vocabularies = build_vocabularies(config, corpus)
+    init: dict[str, Any] = config.get("init") or {}
+    source, vocabularies = find_source(init.get("from"), run, vocabularies)
+    data = build_data(config, corpus, vocabularies)
+    config = with_precision(config, run.read_result().get("precision") if run else None)
+    config = match_decoder_size(config, vocabularies, match=config.attention.get("match"))
+    config = choose_steps(choose_max_length(config, data), len(corpus.train))
+
+    log.info("building the network")
+    network = build_network(config, vocabularies)
+    for part in check_parts(config, network, vocabularies.source):
+        log.info("%s keeps its contract", part)
+    vectors = beside(config, "embedding", load_word_vectors)
+    report: dict[str, Any] = {"word_vectors": load_word_vectors(network, vocabularies, **vectors)}
+    if source is not None:
+        report["init"] = initialise(network, vocabularies, source)
+    freeze(network, init.get("freeze", []))
+    check_positions(network, data)
+    module = build_module(config, network, vocabularies, corpus)
+    module.contents = checkpoint_contents(config, vocabularies, run.hash if run else "", corpus)
+    return Objects(config, data, module, {name: value for name, value in report.items() if value})
 
 
 def build_module(

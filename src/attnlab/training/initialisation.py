@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from omegaconf import DictConfig
 from torch import Tensor
 
 from attnlab.config.options import suggest
@@ -23,16 +22,20 @@ from attnlab.data.word_vectors import read_word_vectors
 from attnlab.errors import UserError
 from attnlab.files.run_directory import Run, locate_run
 from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.settings import FilePath
 from attnlab.training import checkpoints
 from attnlab.training.models import RESTORE_ERRORS, network_weights
 
 log = logging.getLogger(__name__)
 
-PARTS = (
+NETWORK_PARTS = (
     *("source_embedding", "encoder", "bridge"),
     *("target_embedding", "decoder.attention", "decoder", "readout"),
 )
 """Parts of a network in the report; a parameter belongs to the first part that contains it."""
+
+Counts = dict[str, dict[str, int]]
+"""Numbers of parameters that are "loaded", "new" and "left out", by the names of the tensors."""
 
 
 @dataclass(frozen=True)
@@ -46,42 +49,22 @@ class Source:
 
     def extend(self, trained: Vocabularies) -> Vocabularies:
         """Return the vocabularies of the checkpoint, with the new entries of those of the new data."""
-        shared = trained.source is trained.target
-        if shared and self.vocabularies.source.to_json() != self.vocabularies.target.to_json():
+        ours, shared = self.vocabularies, trained.source is trained.target
+        if shared and ours.source.to_json() != ours.target.to_json():
             raise UserError(
                 f"init.from={self.path}: that run has one vocabulary for sources and one for targets. Set "
                 "shared_vocabulary=false"
             )
         try:
-            source, target = (
-                ours.extended(theirs) for ours, theirs in zip(self.vocabularies, trained, strict=True)
-            )
+            source, target = (side.extended(other) for side, other in zip(ours, trained, strict=True))
         except ValueError as error:
             raise UserError(
                 f"init.from={self.path}: {error}. Set tokenizer, target_tokenizer and shared_vocabulary as "
                 "in that run"
             ) from error
-        for side, ours, extended in zip(
-            ("source", "target"), self.vocabularies, (source, target), strict=True
-        ):
-            log.info("%s vocabulary: %d entries, %d new", side, ours.size, extended.size - ours.size)
+        for name, side, extended in (("source", ours.source, source), ("target", ours.target, target)):
+            log.info("%s vocabulary: %d entries, %d new", name, side.size, extended.size - side.size)
         return Vocabularies(source, source if shared else target)
-
-
-Counts = dict[str, dict[str, int]]
-"""Numbers of parameters that are "loaded", "new" and "left out", by the names of the tensors."""
-
-
-def transfer_table(counts: Counts) -> Iterator[str]:
-    """Yield the lines of a table with one row per part of the network, and the names of some tensors."""
-    yield f"{'part':<20}{''.join(f'{column:>12}' for column in counts)}"
-    for part in PARTS:
-        row = [sum(n for name, n in each.items() if part_of(name) == part) for each in counts.values()]
-        if any(row):
-            yield f"{part:<20}{''.join(f'{n:>12,}' for n in row)}"
-    for column in ("new", "left out"):
-        if counts[column]:
-            yield f"{column}: {', '.join(counts[column])}"
 
 
 def read_source(location: str) -> Source:
@@ -115,24 +98,19 @@ def find_source(
     if location is None:
         return None, trained
     newest = checkpoints.read_newest_checkpoint(run.last, run.previous) if run else None
-    if newest is not None:
-        path, checkpoint = newest
-        return None, _with_dropout(checkpoints.read_contents(checkpoint, path)[1], trained)
-    source = read_source(location)
-    return source, _with_dropout(source.extend(trained), trained)
-
-
-def _with_dropout(vocabularies: Vocabularies, trained: Vocabularies) -> Vocabularies:
-    """Set the dropout of this run's tokenizers on tokenizers of a checkpoint, which does not contain it."""
+    if newest is None:
+        source = read_source(location)
+        vocabularies = source.extend(trained)
+    else:
+        source, (path, checkpoint) = None, newest
+        vocabularies = checkpoints.read_contents(checkpoint, path)[1]
     for tokenizer, other in zip(vocabularies, trained, strict=True):
-        tokenizer.dropout = other.dropout
-    return vocabularies
+        tokenizer.dropout = other.dropout  # checkpoints do not contain it
+    return source, vocabularies
 
 
 @torch.no_grad()
-def initialise(
-    network: Seq2Seq, vocabularies: Vocabularies, source: Source, shrink: float = 1.0
-) -> dict[str, Any]:
+def initialise(network: Seq2Seq, vocabularies: Vocabularies, source: Source) -> dict[str, Any]:
     """Load the weights of a checkpoint into the parts of a network that they fit, and log a table of them.
 
     A parameter is loaded if its name and its shape are equal. In a table with one row per entry of a
@@ -143,8 +121,6 @@ def initialise(
         network: gets the weights.
         vocabularies: those of the network, which extend those of the checkpoint.
         source: the checkpoint.
-        shrink: factor of the loaded weights. Smaller weights give saturated units their gradient back (Ash &
-            Adams 2020, arXiv 1910.08475).
 
     Returns:
         Path and SHA-256 of the checkpoint, and the numbers of loaded, new and left out parameters.
@@ -159,57 +135,76 @@ def initialise(
             part = parameter[: len(value)] if is_table else parameter
             fits = part.shape == value.shape
             if fits:
-                part.copy_(shrink * value)
+                part.copy_(value)
             counts["loaded" if fits else "left out"][name] = value.numel()
         if new := parameter.numel() - counts["loaded"].get(name, 0):
             counts["new"][name] = new
     known = network.state_dict().keys()  # also the second names of shared parameters, and buffers
     counts["left out"] |= {name: value.numel() for name, value in weights.items() if name not in known}
-    times = "" if shrink == 1 else f", times {shrink:g}"
-    log.info("initial weights from %s (sha256 %s)%s", source.path, source.sha256[:12], times)
-    for line in transfer_table(counts):
+    log.info("initial weights from %s (sha256 %s)", source.path, source.sha256[:12])
+    for line in _describe(counts):
         log.info("%s", line)
     totals = {name.replace(" ", "_"): sum(each.values()) for name, each in counts.items()}
     return {"checkpoint": str(source.path), "sha256": source.sha256, **totals}
 
 
+def _describe(counts: Counts) -> Iterator[str]:
+    """Yield a table with one row per part of the network, and the names of the tensors that do not fit."""
+    yield f"{'part':<20}{''.join(f'{column:>12}' for column in counts)}"
+    for part in NETWORK_PARTS:
+        row = [sum(n for name, n in each.items() if part_of(name) == part) for each in counts.values()]
+        if any(row):
+            yield f"{part:<20}{''.join(f'{n:>12,}' for n in row)}"
+    for column in ("new", "left out"):
+        if counts[column]:
+            yield f"{column}: {', '.join(counts[column])}"
+
+
 def load_word_vectors(
-    config: DictConfig, network: Seq2Seq, vocabularies: Vocabularies
+    network: Seq2Seq,
+    vocabularies: Vocabularies,
+    *,
+    shared: bool = False,
+    source_vectors: FilePath | None = None,
+    target_vectors: FilePath | None = None,
+    frozen: bool = False,
 ) -> dict[str, dict[str, Any]]:
-    """Replace initial embeddings by pretrained word vectors, and freeze the tables if configured.
+    """Replace initial embeddings by pretrained word vectors.
 
     Tokens without a vector keep their random initial embedding.
+
+    Args:
+        shared: one table for source and target; needs shared_vocabulary=true.
+        source_vectors: pretrained word vectors in the text format of word2vec or GloVe, or fastText's .vec.
+        target_vectors: the same for the target side.
+        frozen: do not train the tables with pretrained vectors.
 
     Returns:
         For each side with vectors: the file, the number of tokens, and how many of them have a vector.
     """
-    settings = config.embedding
-    files = {side: settings.get(f"{side}_vectors") for side in ("source", "target")}
-    if settings.shared and files["target"]:
+    files = {"source": source_vectors, "target": target_vectors}
+    if shared and target_vectors:
         raise UserError("embedding.shared=true has one table: give embedding.source_vectors only")
-    if settings.get("frozen") and not any(files.values()):
+    if frozen and not any(files.values()):
         raise UserError(
             "embedding.frozen=true freezes pretrained vectors: set embedding.source_vectors=FILE or "
             "embedding.target_vectors=FILE"
         )
     report = {}
     for side, path in files.items():
-        if not path:
+        if path is None:
             continue
         tokenizer: Tokenizer = getattr(vocabularies, side)
+        weight: Tensor = getattr(network, f"{side}_embedding").table.weight
         setting = f"embedding.{side}_vectors"
-        vectors = read_word_vectors(path, tokenizer.id_of, size=settings.size, setting=setting)
-        table = getattr(network, f"{side}_embedding").table
+        vectors = read_word_vectors(path, tokenizer.id_of, size=weight.size(1), setting=setting)
         with torch.no_grad():
-            table.weight[list(vectors)] = torch.from_numpy(np.stack(list(vectors.values())))
-        table.weight.requires_grad_(not settings.get("frozen", False))
-        tokens = tokenizer.size - len(SPECIAL_TOKENS)
-        report[side] = {"file": path, "tokens": tokens, "with_vector": len(vectors)}
-        share = len(vectors) / tokens
-        log.info(
-            "%s: %d of %d tokens have a vector in %s (%.1f %%)",
-            *(setting, len(vectors), tokens, path, 100 * share),
-        )
+            weight[list(vectors)] = torch.from_numpy(np.stack(list(vectors.values())))
+        weight.requires_grad_(not frozen)
+        found, tokens = len(vectors), tokenizer.size - len(SPECIAL_TOKENS)
+        report[side] = {"file": path, "tokens": tokens, "with_vector": found}
+        share = 100 * found / tokens
+        log.info("%s: %d of %d tokens have a vector in %s (%.1f %%)", setting, found, tokens, path, share)
     return report
 
 
@@ -218,8 +213,8 @@ def freeze(network: Seq2Seq, parts: Sequence[str]) -> None:
     names = [name for name, module in network.named_modules() if name and [*module.parameters()]]
     for part in parts:
         if part not in names:
-            near = suggest(part, names)
-            raise UserError(f"init.freeze: the network has no part {part!r}.{near} Parts: {', '.join(PARTS)}")
+            options = f"{suggest(part, names)} Parts: {', '.join(NETWORK_PARTS)}"
+            raise UserError(f"init.freeze: the network has no part {part!r}.{options}")
         network.get_submodule(part).requires_grad_(False)
     if network.trainable_parameter_count == 0:
         raise UserError(f"init.freeze={list(parts)} leaves nothing to train: remove a part")
@@ -227,4 +222,4 @@ def freeze(network: Seq2Seq, parts: Sequence[str]) -> None:
 
 def part_of(name: str) -> str:
     """Return the part of the network that a parameter belongs to."""
-    return next((part for part in PARTS if name.startswith(f"{part}.")), "other")
+    return next((part for part in NETWORK_PARTS if name.startswith(f"{part}.")), "other")

@@ -15,8 +15,7 @@ from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from attnlab.config.construct import accepts, construct, report_errors, section
-from attnlab.config.hydra_versions import instantiate
+from attnlab.config.construct import accepts, construct, constructor, section
 from attnlab.config.trust import walk
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.files.digests import file_digest
@@ -61,30 +60,52 @@ def check_parts(
     Raises:
         PartError: if a part does not keep the contract of its base class.
     """
-    attention = network.decoder.attention
-    sizes = {"query_size": attention.query_size, "memory_size": attention.memory_size}
-    make_attention = partial(
-        _constructor(config.attention), normaliser=construct(section(config, "normaliser"))
-    )
-    if shipped or _is_foreign(config.attention):
-        check_attention(make_attention, **sizes)
-        yield f"attention {config.attention._target_}"
-    if shipped or _is_foreign(config.encoder):
-        given = {"tokenizer": tokenizer} if accepts(config.encoder, "tokenizer") else {}
-        check_encoder(partial(_constructor(config.encoder), **given))
-        yield f"encoder {config.encoder._target_}"
-    if shipped or _is_foreign(config.decoder):
-        check_decoder(_constructor(config.decoder), make_attention(**sizes))
-        yield f"decoder {config.decoder._target_}"
-    if _is_foreign(config.readout):
-        check_readout(_constructor(config.readout))
-        yield f"readout {config.readout._target_}"
+    given = {"tokenizer": tokenizer} if accepts(config.encoder, "tokenizer") else {}
+    sizes = {name: getattr(network.decoder.attention, name) for name in ("query_size", "memory_size")}
+    normaliser = construct(section(config, "normaliser"))
+    checks: dict[str, Callable[[Callable[..., Any]], None]] = {
+        "attention": lambda make: check_attention(partial(make, normaliser=normaliser), **sizes),
+        "encoder": lambda make: check_encoder(partial(make, **given)),
+        "decoder": lambda make: check_decoder(make, network.decoder.attention),
+        "readout": check_readout,
+    }
+    for name, check in checks.items():
+        if is_foreign(config[name]) or (shipped and name != "readout"):
+            check(constructor(config[name]).function)
+            yield f"{name} {config[name]._target_}"
     for node in (config.loss.get("terms") or {}).values():
-        if node and node.get("weight") != 0 and _is_foreign(node):
+        if node and node.get("weight") != 0 and is_foreign(node):
             term = construct(node)
             if type(term).prepare is LossTerm.prepare:
                 check_loss_term(term)
                 yield f"loss term {node._target_}"
+
+
+def check_loss_term(term: LossTerm) -> None:
+    """Check that a term of the loss is a mean over target tokens, with a finite gradient.
+
+    Raises:
+        PartError: names the class, the method, its file and line, and what is expected.
+    """
+    with isolated():
+        part = Part(lambda: term, LossTerm)
+        batch, weights = small_batch(), small_weights().requires_grad_()
+        labels = batch.labels[batch.labels != PAD]
+        logits = torch.randn(len(labels), VOCABULARY).requires_grad_()  # [N, V]
+
+        def loss(copies: int) -> Tensor:
+            outputs = Outputs(weights.repeat(copies, 1, 1), logits.repeat(copies, 1), labels.repeat(copies))
+            repeated: Batch = batch.select(torch.arange(len(LENGTHS)).repeat(copies))
+            with part.named("__call__", "a value []"):
+                value = term(outputs, repeated, 0.5)
+            return part.shaped("__call__", value, (), "value []")
+
+        value = loss(1)
+        problem = "changes if the batch is repeated: return a mean over the target tokens"
+        part.equal("__call__", loss(2), value, problem)
+        if not value.requires_grad:
+            part.fail("__call__", "depends neither on the logits nor on the attention weights")
+        part.check_gradients(value, {"the weights": weights, "the logits": logits}, needed=False)
 
 
 def describe_code(config: DictConfig) -> dict[str, dict[str, str]]:
@@ -105,13 +126,12 @@ def describe_code(config: DictConfig) -> dict[str, dict[str, str]]:
             module = inspect.getmodule(get_object(target))
         except Exception:  # of a logger that this machine lacks; importing a module can raise any exception
             continue
-        if module is None:
-            continue
-        sources: dict[str, Path] = {}
-        _add_sources(module, module.__name__.partition(".")[0], sources)
-        digests = {name: file_digest(path) for name, path in sorted(sources.items())}
-        parts[target] = hashlib.sha256(str(digests).encode()).hexdigest()
-        files |= {str(path): digests[name] for name, path in sources.items()}
+        if module is not None:
+            sources: dict[str, Path] = {}
+            _add_sources(module, module.__name__.partition(".")[0], sources)
+            digests = {name: file_digest(path) for name, path in sorted(sources.items())}
+            parts[target] = hashlib.sha256(str(digests).encode()).hexdigest()
+            files |= {str(path): digests[name] for name, path in sources.items()}
     return {"parts": parts, "files": files} if parts else {}
 
 
@@ -144,50 +164,10 @@ def _add_sources(module: ModuleType, package: str, sources: dict[str, Path]) -> 
             _add_sources(used, package, sources)
 
 
-def _is_foreign(node: DictConfig) -> bool:
+def is_foreign(node: DictConfig) -> bool:
     """Return whether a section names a class outside attnlab."""
     return any(not target.startswith("attnlab.") for target in _targets(node))
 
 
 def _targets(node: DictConfig) -> list[str]:
     return [str(value) for key, value in walk(OmegaConf.to_container(node)) if key.endswith("._target_")]
-
-
-def _constructor(node: DictConfig) -> Callable[..., Any]:
-    """Return the class of a section, as a partial with its settings."""
-    settings: Any = OmegaConf.to_container(node, resolve=True)
-    settings.pop("match", None)
-    settings.pop("tied", None)
-    with report_errors(settings["_target_"]):
-        return instantiate({**settings, "_partial_": True})  # type: ignore[no-any-return]
-
-
-def check_loss_term(term: Any) -> None:
-    """Check that a term of the loss is a mean over target tokens, with a finite gradient.
-
-    Raises:
-        PartError: names the class, the method, its file and line, and what is expected.
-    """
-    with isolated():
-        part = Part(lambda: term, LossTerm)
-        part.build()
-        batch = small_batch()
-        real = batch.labels != PAD  # [B, T]
-        weights = small_weights().requires_grad_()
-        logits = torch.randn(int(real.sum()), VOCABULARY).requires_grad_()  # [N, V]
-        value = _loss(part, term, Outputs(weights, logits, batch.labels[real]), batch)
-        twice = batch.select(torch.arange(len(LENGTHS)).repeat(2))
-        outputs = Outputs(weights.repeat(2, 1, 1), logits.repeat(2, 1), batch.labels[real].repeat(2))
-        problem = "changes if the batch is repeated: return a mean over the target tokens"
-        part.equal("__call__", _loss(part, term, outputs, twice), value, problem)
-        if not value.requires_grad:
-            part.fail("__call__", "depends neither on the logits nor on the attention weights")
-        value.backward()  # type: ignore[no-untyped-call]
-        if not all(leaf.grad is None or leaf.grad.isfinite().all() for leaf in (weights, logits)):
-            part.fail("__call__", "has a gradient of NaN or infinity")
-
-
-def _loss(part: Part, term: Any, outputs: Any, batch: Batch) -> Tensor:
-    with part.named("__call__", "a value []"):
-        value = term(outputs, batch, 0.5)
-    return part.shaped("__call__", value, (), "value []")

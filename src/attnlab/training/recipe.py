@@ -27,11 +27,11 @@ from attnlab.training import components
 from attnlab.training.callbacks.checkpoints import BestCheckpoint, LastCheckpoint
 from attnlab.training.callbacks.reproducibility import EpochDigests
 from attnlab.training.checkpoints import read_checkpoint, read_newest_checkpoint
+from attnlab.training.components import build_objects
 from attnlab.training.curves import save_training_curves
 from attnlab.training.environment import gpu_names, peak_memory
 from attnlab.training.hardware import choose_for_machine
 from attnlab.training.loggers import MetricsFile, TolerantWandbLogger
-from attnlab.training.objects import build_objects
 from attnlab.training.own_parts import describe_code, warn_of_changed_code
 
 log = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ The state that Lightning does not save, or saves at a place from which it cannot
 import signal
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
@@ -16,6 +16,7 @@ from torch import Tensor
 from attnlab.errors import STOP_SIGNALS, InterruptedRunError
 from attnlab.files.run_directory import Run
 from attnlab.metrics.registry import metric
+from attnlab.settings import Count, NotNegative
 from attnlab.training.loggers import MetricsFile
 from attnlab.training.module import Seq2SeqModule
 
@@ -83,8 +84,8 @@ class LastCheckpoint(Callback):
         metrics: MetricsFile,
         interruption: Interruption,
         *,
-        every_minutes: float | None,
-        keep: int = 0,
+        every_minutes: NotNegative | None,
+        keep: Count = 0,
     ) -> None:
         self.run = run
         self.keep = keep
@@ -219,7 +220,7 @@ class BestCheckpoint(ModelCheckpoint):
     the best checkpoint by the next one.
     """
 
-    def __init__(self, path: Path, *, monitor: str, mode: str) -> None:
+    def __init__(self, path: Path, *, monitor: str, mode: Literal["min", "max"]) -> None:
         super().__init__(
             dirpath=path.parent, filename=path.stem, monitor=monitor, mode=mode, enable_version_counter=False
         )
