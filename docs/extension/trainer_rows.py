@@ -6,7 +6,7 @@ A row is an argument of `Trainer`, with which the test trains, or a statement wi
 
 from typing import NamedTuple
 
-LONGER = "The learning-rate schedule of the checkpoint ends after 6 steps, and this training has 12"
+LONGER = "The learning-rate schedule ends after 6 steps, and this training has 12"
 
 
 class Row(NamedTuple):
@@ -104,7 +104,7 @@ ROWS = {
         Row("callbacks=[LearningRateFinder(num_training_steps=5)]"),
         Row(
             "callbacks=[BatchSizeFinder(max_trials=1, steps_per_trial=1)]",
-            "The number of steps grew from 3 to 6",
+            "The learning-rate schedule ends after 3 steps, and this training has 6",
         ),
         Row("callbacks=[BatchSizeFinder(max_trials=1)]", settings="scheduler=constant"),
         Row("callbacks=[LambdaCallback(on_train_end=lambda *_: None)]"),

@@ -185,19 +185,14 @@ OPTION_VALUES = (
     (MIXED[4], "tokenizer.min_frequency=0", WHOLE),
     (MIXED[4], "target_tokenizer.max_size=-1", WHOLE),
     (
-        "experiment=translation tokenizer=subwords",
-        "seed=0",
-        r"'subwords', which experiment=translation sets: add ~",
-    ),
-    (
         "experiment=eng_mar_baseline encoder=transformer",
         "seed=0",
-        r"'bidirectional', which experiment=eng_mar_baseline sets: add ~",
+        r"'encoder\.bidirectional' for this choice of encoder; encoder=\w+ has it, ~encoder\.bidirectional",
     ),
     (
         "experiment=conala_steps readout=pointer_generator",
         "seed=0",
-        r"pointer_generator has no effect, because experiment=conala_steps sets readout\._target_",
+        r"readout=pointer_generator has no effect: .* sets readout\._target_",
     ),
     (
         "decoder=transformer decoder.positions=learned",

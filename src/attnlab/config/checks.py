@@ -150,7 +150,7 @@ def _describe_unknown(name: str, settings: Mapping[str, Any], *, imported: bool)
     check_name(name)
     group, _, key = name.partition(".")
     others = [option for option in options_of(group) if key in keys_of(group, option)]
-    choice = f" for this choice of {group}; {group}={others[0]} has it" if others else ""
+    choice = f" for this choice of {group}; {group}={others[0]} has it, ~{name} removes it" if others else ""
     return f"Unknown setting {name!r}{choice}.{suggest(name, known_settings(settings, imported=imported))}"
 
 

@@ -27,7 +27,6 @@ from attnlab.config.hydra_versions import initialize_conf, register_resolver, se
 from attnlab.config.options import (
     CONF,
     PARTS,
-    PRESETS,
     REPLACEABLE,
     check_name,
     default_options,
@@ -246,14 +245,13 @@ def _check_added_settings() -> None:
 
 
 def _adapt_presets(config: DictConfig) -> None:
-    """Check that presets set only what the chosen options have; those of `debug` combine with all options.
+    """Remove settings that the chosen options lack: those of `debug`, which combines with all options.
 
-    What an option lacks and another option of its group has is removed from the configuration if only a
-    preset of `debug` sets it. So is a setting of an option whose `_target_` was replaced, if the new class
-    does not take it.
+    So are settings of an option whose `_target_` was replaced, if the new class does not take them.
     """
     overridden = {word.lstrip("+").partition("=")[0] for word in HydraConfig.get().overrides.task}
     choices = HydraConfig.get().runtime.choices
+    debug = read_option("debug", choices["debug"]) if choices.get("debug") in options_of("debug") else {}
     for selected, option in choices.items():
         group, _, section = selected.partition("@")
         section = section or group
@@ -263,21 +261,16 @@ def _adapt_presets(config: DictConfig) -> None:
         key, target = f"{section}._target_", read_option(group, option).get("_target_")
         if key in overridden:
             _remove_untaken(section, node, overridden)
-        if target not in (None, node.get("_target_")):
-            if selected in overridden and group != "data" and key not in overridden:
-                preset = [*_presets_with(key), "the configuration"][0]
-                raise UsageError(f"{selected}={option} has no effect, because {preset} sets {key}")
-            continue
-        elsewhere = frozenset().union(*(keys_of(group, other) for other in options_of(group)))
-        lacking: dict[str, list[str]] = {}
-        for key in (elsewhere - keys_of(group, option)) & {*node}:
-            presets = [] if f"{section}.{key}" in overridden else _presets_with(f"{section}.{key}")
-            if presets and all(preset.startswith("debug=") for preset in presets):
-                _delete(node, key)
-            elif presets:
-                lacking.setdefault(presets[0], []).append(key)
-        for preset, keys in lacking.items():
-            raise UsageError(_describe_lack(selected, section, preset, sorted(keys)))
+        elif target not in (None, node.get("_target_")):
+            if selected in overridden and group != "data":
+                raise UsageError(
+                    f"{selected}={option} has no effect: a preset, such as experiment, sets {key}"
+                )
+        else:
+            elsewhere = frozenset().union(*(keys_of(group, other) for other in options_of(group)))
+            for name in (elsewhere - keys_of(group, option)) & {*node} & {*debug.get(section, {})}:
+                if f"{section}.{name}" not in overridden:
+                    _delete(node, name)
 
 
 def _remove_untaken(section: str, node: DictConfig, overridden: Collection[str]) -> None:
@@ -301,33 +294,6 @@ def _read_numbers(config: DictConfig) -> None:
             defaults = defaults_of(name)
             if defaults and all(isinstance(default, bool | int | float) for default in defaults):
                 OmegaConf.update(config, name, number)
-
-
-def _describe_lack(selected: str, section: str, preset: str, keys: Sequence[str]) -> str:
-    group = selected.partition("@")[0]
-    option = HydraConfig.get().runtime.choices[selected]
-    names, removals = ", ".join(map(repr, keys)), " ".join(f"~{section}.{key}" for key in keys)
-    message = f"{selected}={option} has no setting {names}, which {preset} sets: add {removals}"
-    others = [name for name in options_of(group) if keys[0] in keys_of(group, name)]
-    return f"{message}, or choose {selected}={others[-1]}" if others else message
-
-
-def _presets_with(key: str) -> list[str]:
-    """Return the chosen presets that set a key, such as "experiment=conala"."""
-    choices = HydraConfig.get().runtime.choices
-    chosen = [(group, str(choices.get(group))) for group in (*PRESETS, "data")]
-    return [
-        f"{group}={option}"
-        for group, option in chosen
-        if option in options_of(group) and _has(read_option(group, option), key.split("."))
-    ]
-
-
-def _has(content: Any, path: Sequence[str]) -> bool:
-    """Return whether nested mappings have a key, with any value."""
-    if not path:
-        return True
-    return isinstance(content, Mapping) and path[0] in content and _has(content[path[0]], path[1:])
 
 
 def apply_overrides(config: DictConfig, overrides: list[str]) -> DictConfig:

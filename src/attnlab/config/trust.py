@@ -2,16 +2,10 @@
 
 Hydra calls any object that a `_target_` entry names. That is intended for the configurations that a user
 composes, and dangerous for those in checkpoints and run directories of other people. `check` allows such a
-configuration to name only the building blocks of attnlab, optimizers and schedulers of `torch.optim`, modules
-of `torch.nn`, and Lightning's Trainer with its parts. The user allows further classes by name (`--trust
-cosine`).
-
-The object that a name refers to is checked, not the name: `attnlab.data.corpus.os.system` is a function
-of `os`. Those of `COMPONENTS` are found in their source files: importing the loggers would import Lightning
-and Weights & Biases, which predicting does not need.
+configuration to name only `BUILDING_BLOCKS`, and what the user allows by name (`--trust cosine`). The object
+that a name refers to is checked, not the name: `attnlab.data.corpus.os.system` is a function of `os`.
 """
 
-import ast
 import inspect
 import logging
 import shlex
@@ -27,37 +21,31 @@ from attnlab.files.run_directory import locate_run
 
 logging.getLogger("hydra.utils").addHandler(logging.NullHandler())  # get_object also logs what it raises
 
-PACKAGE = Path(__file__).parents[1]
-
-COMPONENTS = (
-    "attnlab.data.conala",
-    "attnlab.data.datasets",
-    "attnlab.data.tokenization.train",
-    "attnlab.metrics.text",
-    "attnlab.nn.attention.normalisers",
-    "attnlab.training.learning_rate",
-    "attnlab.training.loggers",
-    "attnlab.training.teacher_forcing",
-)
-"""Modules and packages of attnlab whose public functions and classes a configuration may name."""
-
-BASES = {
+BUILDING_BLOCKS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(
+        (
+            *("attnlab.data.conala", "attnlab.data.datasets", "attnlab.data.tokenization.train"),
+            *("attnlab.metrics.text", "attnlab.nn.attention.normalisers"),
+            *("attnlab.training.learning_rate", "attnlab.training.loggers"),
+            "attnlab.training.teacher_forcing",
+        ),
+        (),
+    ),
     "attnlab.nn": ("torch.nn.Module",),
     "attnlab.training.losses": ("attnlab.training.losses.base.LossTerm",),
     "attnlab.training.callbacks": ("lightning.pytorch.Callback",),
     "torch.optim": ("torch.optim.Optimizer", "torch.optim.lr_scheduler.LRScheduler"),
     "torch.nn": ("torch.nn.Module",),
     "lightning": (
-        "lightning.pytorch.Trainer",
-        "lightning.pytorch.Callback",
-        "lightning.pytorch.loggers.Logger",
-        "lightning.pytorch.profilers.Profiler",
-        "lightning.pytorch.strategies.Strategy",
-        "lightning.pytorch.accelerators.Accelerator",
-        "lightning.pytorch.plugins.Precision",
+        *("lightning.pytorch.Trainer", "lightning.pytorch.Callback", "lightning.pytorch.loggers.Logger"),
+        *("lightning.pytorch.profilers.Profiler", "lightning.pytorch.strategies.Strategy"),
+        *("lightning.pytorch.accelerators.Accelerator", "lightning.pytorch.plugins.Precision"),
     ),
 }
-"""Packages of which a configuration may name the subclasses of these classes."""
+"""Modules and packages whose public classes and functions a configuration may name.
+
+Of those with base classes, it may name the subclasses of these.
+"""
 
 
 def check(config: Any, source: Path | str, trust: Sequence[str] = ()) -> None:
@@ -96,8 +84,8 @@ def _check_target(target: Any, source: Path | str, trust: Sequence[str]) -> None
             f"{source} names the class {target}, which is not part of attnlab: add --trust "
             f"{target.split('.')[0]} if you trust it"
         )
-    if not any(_is_within(target, package) for package in (*COMPONENTS, *BASES)) or not (
-        _is_component(target) or _is_subclass(_resolve(target, source))
+    if not any(_is_within(target, package) for package in BUILDING_BLOCKS) or not _is_building_block(
+        _resolve(target, source)
     ):
         raise UserError(
             f"{source} names {target}, which is not a model component, dataset, optimizer or Trainer part: "
@@ -105,25 +93,17 @@ def _check_target(target: Any, source: Path | str, trust: Sequence[str]) -> None
         )
 
 
-def _is_component(target: str) -> bool:
-    """Return whether a module of `COMPONENTS` defines a public function or class of this name."""
-    module, _, name = target.rpartition(".")
-    path = PACKAGE.joinpath(*module.split(".")[1:]).with_suffix(".py")
-    if name.startswith("_") or not any(_is_within(module, package) for package in COMPONENTS):
-        return False
-    statements = ast.parse(path.read_bytes()).body if path.is_file() else []
-    return any(isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name for node in statements)
-
-
-def _is_subclass(resolved: Any) -> bool:
-    """Return whether an object is a class that `BASES` allows, judged by where it is defined."""
-    if not inspect.isclass(resolved):
+def _is_building_block(resolved: Any) -> bool:
+    """Return whether an object is one of `BUILDING_BLOCKS`, judged by where it is defined."""
+    function = inspect.unwrap(resolved)  # of a cache
+    if not (inspect.isclass(resolved) or inspect.isfunction(function)):
         return False
     if resolved.__qualname__.startswith("_") or "." in resolved.__qualname__:
         return False
     return any(
-        _is_within(resolved.__module__, package) and issubclass(resolved, tuple(map(get_object, bases)))
-        for package, bases in BASES.items()
+        _is_within(resolved.__module__, package)
+        and (not bases or (inspect.isclass(resolved) and issubclass(resolved, tuple(map(get_object, bases)))))
+        for package, bases in BUILDING_BLOCKS.items()
     )
 
 

@@ -109,7 +109,6 @@ class Seq2SeqModule(lightning.LightningModule):
         terms = sorted((loss_terms or {}).items(), key=lambda item: (item[1].order, item[0]))
         self.loss_terms = dict(terms)
         self.total_steps: float = 1  # optimizer steps of the training; infinite if they are not limited
-        self.resumed_steps: float = inf  # steps of the schedule of the checkpoint that is resumed
         self.text_metrics = tuple(text_metrics)
         self.bleu_tokenizer = bleu_tokenizer
         self.shards = shards
@@ -163,15 +162,6 @@ class Seq2SeqModule(lightning.LightningModule):
             for key in (self.CHECKPOINT_HYPER_PARAMS_NAME, self.CHECKPOINT_HYPER_PARAMS_KEY):
                 checkpoint.pop(key, None)
             checkpoint["attnlab"] = {**self.contents, "bleu_tokenizer": self.bleu_tokenizer}
-
-    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        """Keep the length of the schedule of a training that is resumed, for `configure_optimizers`."""
-        if self.trainer.state.fn == TrainerFn.FITTING:
-            state = (checkpoint.get("lr_schedulers") or [{}])[0]
-            lengths = [
-                state.get(name) for name, number in self.scheduler_needs.items() if number == "total_steps"
-            ]
-            self.resumed_steps = min((length for length in lengths if length is not None), default=inf)
 
     def model(self, device: torch.device | str = "cpu") -> Model:
         """Return a model that shares the network, which is put in evaluation mode and on a device."""
@@ -250,13 +240,20 @@ class Seq2SeqModule(lightning.LightningModule):
             warn_of_unattended_positions(self.network, self.data)
 
     def on_train_start(self) -> None:
-        """Refuse a schedule that ends before the training: callbacks can change the size of the batches."""
+        """Refuse a schedule that ends before the training.
+
+        It can be that of a checkpoint that is resumed, and callbacks can change the size of the batches.
+        """
         steps = self.trainer.estimated_stepping_batches
-        if "total_steps" in self.scheduler_needs.values() and steps > self.total_steps:
-            raise UserError(
-                f"The number of steps grew from {self.total_steps:.0f} to {steps:.0f}, and the learning-rate "
-                "schedule ends before: use Tuner.scale_batch_size before fit, or scheduler=constant"
-            )
+        for argument, number in self.scheduler_needs.items():
+            length = getattr(self.lr_schedulers(), argument, inf)
+            if number == "total_steps" and steps > length:
+                raise UserError(
+                    f"The learning-rate schedule ends after {length:.0f} steps, and this training has "
+                    f"{steps:.0f}: resume with the same max_epochs, start a new training with "
+                    "init.from=CHECKPOINT, use Tuner.scale_batch_size before fit, or train with "
+                    "scheduler=constant"
+                )
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         """Return the loss [] to differentiate. With shards, also compute the gradients, for `backward`."""
@@ -322,8 +319,11 @@ class Seq2SeqModule(lightning.LightningModule):
         optimizer = self.make_optimizer(self.parameters(), **({} if self.lr is None else {"lr": self.lr}))
         self.trainer.fit_loop.setup_data()  # counts the batches
         self.total_steps = self.trainer.estimated_stepping_batches
-        if "total_steps" in self.scheduler_needs.values():
-            self._check_total_steps()
+        if self.total_steps == inf and "total_steps" in self.scheduler_needs.values():
+            raise UserError(
+                "The learning-rate schedule needs the number of steps: create the Trainer with max_epochs or "
+                "max_steps, or build with scheduler=constant"
+            )
         available = {
             "total_steps": self.total_steps,
             "lr": self.lr,
@@ -341,21 +341,6 @@ class Seq2SeqModule(lightning.LightningModule):
                 "monitor": "val/loss",
             },
         }
-
-    def _check_total_steps(self) -> None:
-        """Raise `UserError` if the schedule cannot have the length of this training."""
-        if self.total_steps == inf:
-            raise UserError(
-                "The learning-rate schedule needs the number of steps: create the Trainer with max_epochs or "
-                "max_steps, or build with scheduler=constant"
-            )
-        resumed, self.resumed_steps = self.resumed_steps, inf
-        if self.total_steps > resumed:
-            raise UserError(
-                f"The learning-rate schedule of the checkpoint ends after {resumed:.0f} steps, and this "
-                f"training has {self.total_steps:.0f}: resume with the same max_epochs, start a new training "
-                "with init.from=CHECKPOINT, or train with scheduler=constant"
-            )
 
     def configure_gradient_clipping(
         self,
