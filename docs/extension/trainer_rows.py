@@ -118,8 +118,12 @@ ROWS = {
         Row("trainer.validate(module, DataLoader(data.examples('val'), batch_size=3))"),
         Row("trainer.predict(module, DataLoader(data.examples('test'), batch_size=3))"),
         Row(
+            "trainer.validate(module, [data.val_dataloader(), data.val_dataloader()])",
+            "The val loader has no examples of attnlab: give one DataLoader of data.examples('val')",
+        ),
+        Row(
             "trainer.validate(module, DataLoader([1, 2]))",
-            "The val loader has no examples of attnlab: give a DataLoader of data.examples('val')",
+            "The val loader has no examples of attnlab: give one DataLoader of data.examples('val')",
         ),
         Row(
             "trainer.fit(module, data); trainer.save_checkpoint('a.ckpt'); "

@@ -385,7 +385,7 @@ def check_readout(make: Callable[..., nn.Module]) -> None:
     with isolated():
         part = Part(make, nn.Module, **sizes, vocabulary_size=VOCABULARY)
         module = part.module.eval()
-        batch, weights = small_batch(), small_weights()
+        weights = small_weights(batch := small_batch())
         states, contexts, embedded = (torch.randn(*weights.shape[:2], size) for size in sizes.values())
 
         def logits(rows: slice, _: int) -> tuple[Tensor]:
@@ -416,8 +416,7 @@ def small_batch() -> Batch:
     return Batch(source, torch.tensor(LENGTHS), target, torch.arange(len(LENGTHS)))
 
 
-def small_weights() -> Tensor:
-    """Return attention weights for the targets of `small_batch`, [B, T, S]."""
-    mask = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None, None]  # [B, 1, S]
-    scores = torch.randn(len(LENGTHS), max(TARGET_LENGTHS), max(LENGTHS))
-    return scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
+def small_weights(batch: Batch) -> Tensor:
+    """Draw attention weights for the targets of a batch, [B, T, S]."""
+    scores = torch.randn(*batch.labels.shape, batch.source.size(1), device=batch.source.device)
+    return scores.masked_fill(~batch.source_mask[:, None], -torch.inf).softmax(dim=-1)

@@ -113,6 +113,15 @@ def test_pairs_are_read_from_other_data(data: Any) -> None:
     assert [(pair.source, pair.target) for pair in built.pairs("train")] == TRAIN
 
 
+def test_pairs_are_read_from_a_dataset_of_hugging_face() -> None:
+    datasets = pytest.importorskip("datasets")
+    sources, targets = zip(*TRAIN, strict=True)
+    named = datasets.Dataset.from_dict({"id": [*range(5)], "target": targets, "source": sources})
+    for data in (named, named.to_iterable_dataset(), named.with_format("numpy")):
+        _, built = attnlab.build(SIZES, train=data, val=VAL)
+        assert [(pair.source, pair.target) for pair in built.pairs("train")] == TRAIN
+
+
 def test_items_that_are_no_pairs_are_refused() -> None:
     with pytest.raises(attnlab.UserError, match=r"train\[1\] is \('3', 4\)"):
         attnlab.build(SIZES, train=[TRAIN[0], ("3", 4)], val=VAL)

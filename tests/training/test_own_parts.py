@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from lightning import Trainer
 from omegaconf import OmegaConf
 
 from attnlab.cli.main import run
@@ -14,6 +15,7 @@ from attnlab.jobs.preflight import any_token, build_on_meta, find_error
 from attnlab.testing import PartError
 from attnlab.training.own_parts import check_parts, describe_code, warn_of_changed_code
 from commands import TINY_REVERSE, attnlab
+from tiny_runs import QUIET, SYNTHETIC, TINY, build_all
 
 PADDED = """
 import torch
@@ -156,3 +158,29 @@ def test_readouts_and_loss_terms_are_checked(
         return
     with pytest.raises(PartError, match=problem):
         check([override])
+
+
+PREPARED = """
+from attnlab.training.losses.base import LossTerm
+
+class Rarity(LossTerm):
+    def prepare(self, module):
+        self.pairs = module.data.pairs("train")
+
+    def __call__(self, outputs, batch, progress):
+        rows = [len(self.pairs[index].target) for index in batch.indices.tolist()]
+        return sum(rows) * outputs.log_probabilities.exp().square().mean()
+"""
+
+
+def test_loss_term_that_prepares_itself_is_checked_on_training_pairs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "prepared.py").write_text(PREPARED)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module, data = build_all(
+        compose_run([*TINY, *SYNTHETIC, "loss.terms.own={_target_: prepared.Rarity, weight: 1}"])
+    )
+    message = r"prepared.Rarity.__call__ \(.*prepared.py:8\) changes if the batch is repeated"
+    with pytest.raises(PartError, match=message):
+        Trainer(logger=False, max_epochs=1, **QUIET).fit(module, data)

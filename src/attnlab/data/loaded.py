@@ -37,7 +37,7 @@ class LoadedData:
         while not isinstance(dataset, Examples):
             if not hasattr(dataset, "dataset"):
                 raise UserError(
-                    f"The {split} loader has no examples of attnlab: give a DataLoader of "
+                    f"The {split} loader has no examples of attnlab: give one DataLoader of "
                     f"data.examples({split!r})"
                 )
             dataset = dataset.dataset

@@ -32,12 +32,14 @@ from attnlab.metrics.text.edit_distance import edits
 from attnlab.metrics.texts import WORDS, Texts
 from attnlab.metrics.tokens import IGNORED, TokenMetrics
 from attnlab.nn.seq2seq import Decoded, TranslationModel
+from attnlab.testing import isolated
 from attnlab.training.build import build_preparation
 from attnlab.training.length_limits import warn_of_cut_outputs, warn_of_unattended_positions
 from attnlab.training.losses.base import Losses, LossTerm, Outputs
 from attnlab.training.model import Model
 from attnlab.training.models import load_for_training
 from attnlab.training.module_arguments import module_arguments
+from attnlab.training.own_parts import check_loss_term, is_unchecked
 from attnlab.training.shards import Shards
 from attnlab.training.teacher_forcing import TeacherForcing, sample_forced
 from attnlab.training.token_mean import EpochLoss, GradientMean
@@ -236,8 +238,19 @@ class Seq2SeqModule(lightning.LightningModule):
         """Prepare the terms of the loss, and warn of positions that the attention lacks."""
         for term in self.loss_terms.values():
             term.prepare(self)
+            if is_unchecked(term):
+                self._check(term)
         if self.trainer.is_global_zero:
             warn_of_unattended_positions(self.network, self.data)
+
+    def _check(self, term: LossTerm) -> None:
+        """Check a term of the loss with some training pairs."""
+        examples = self.data.examples("train")
+        batch = examples[[*range(min(3, len(examples)))]]
+        batch = self.trainer.strategy.batch_to_device(batch, self.device)
+        with isolated(), torch.no_grad():
+            outputs = self.teacher_forced(batch)
+        check_loss_term(term, batch, outputs)
 
     def on_train_start(self) -> None:
         """Refuse a schedule that ends before the training.
@@ -286,15 +299,15 @@ class Seq2SeqModule(lightning.LightningModule):
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
         self.gradient_mean.divide(self._trained_parameters(), self.trainer)
 
-    def validation_step(self, batch: Batch, batch_idx: int) -> None:
+    def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Evaluate a batch of the validation split: teacher-forced metrics and decoding."""
         self._evaluate(batch, batch_idx, "val")
 
-    def test_step(self, batch: Batch, batch_idx: int) -> None:
+    def test_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
         """Evaluate a batch of the test split: teacher-forced metrics and decoding."""
         self._evaluate(batch, batch_idx, self.data.test_split)
 
-    def predict_step(self, batch: Batch, batch_idx: int) -> list[Prediction]:
+    def predict_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> list[Prediction]:
         """Return the translations of a batch."""
         pairs = self._pairs(batch, self.data.predict_split)
         results = self.translator(self.network, batch, pairs)

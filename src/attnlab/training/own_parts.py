@@ -21,7 +21,6 @@ from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.files.digests import file_digest
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.testing import (
-    LENGTHS,
     VOCABULARY,
     Part,
     check_attention,
@@ -46,7 +45,8 @@ def check_parts(
 ) -> Iterator[str]:
     """Check the parts that are not attnlab's own, which tests cannot know; see `attnlab.testing`.
 
-    Loss terms that prepare themselves with the module are left out.
+    Loss terms that prepare themselves with the module are checked when they have done so, at the start of
+    the training.
 
     Args:
         config: the configuration of a run.
@@ -77,27 +77,39 @@ def check_parts(
         if node and node.get("weight") != 0 and is_foreign(node):
             term = construct(node)
             if type(term).prepare is LossTerm.prepare:
-                check_loss_term(term)
+                with isolated():
+                    batch = small_batch()
+                    check_loss_term(term, batch, _random_outputs(batch))
                 yield f"loss term {node._target_}"
 
 
-def check_loss_term(term: LossTerm) -> None:
+def is_unchecked(term: LossTerm) -> bool:
+    """Return whether a term from outside prepares itself with the module, and is not checked before."""
+    foreign = not type(term).__module__.startswith("attnlab.")
+    return foreign and type(term).prepare is not LossTerm.prepare
+
+
+def check_loss_term(term: LossTerm, batch: Batch, outputs: Outputs) -> None:
     """Check that a term of the loss is a mean over target tokens, with a finite gradient.
+
+    Args:
+        term: the term, ready to be called.
+        batch: B sentences.
+        outputs: what a network predicts for them.
 
     Raises:
         PartError: names the class, the method, its file and line, and what is expected.
     """
     with isolated():
         part = Part(lambda: term, LossTerm)
-        batch, weights = small_batch(), small_weights().requires_grad_()
-        labels = batch.labels[batch.labels != PAD]
-        logits = torch.randn(len(labels), VOCABULARY).requires_grad_()  # [N, V]
+        weights, logits = (each.detach().requires_grad_() for each in (outputs.weights, outputs.logits))
 
         def loss(copies: int) -> Tensor:
-            outputs = Outputs(weights.repeat(copies, 1, 1), logits.repeat(copies, 1), labels.repeat(copies))
-            repeated: Batch = batch.select(torch.arange(len(LENGTHS)).repeat(copies))
+            labels = outputs.labels.repeat(copies)
+            outputs_of_copies = Outputs(weights.repeat(copies, 1, 1), logits.repeat(copies, 1), labels)
+            repeated: Batch = batch.select(torch.arange(len(batch.source)).repeat(copies))
             with part.named("__call__", "a value []"):
-                value = term(outputs, repeated, 0.5)
+                value = term(outputs_of_copies, repeated, 0.5)
             return part.shaped("__call__", value, (), "value []")
 
         value = loss(1)
@@ -106,6 +118,11 @@ def check_loss_term(term: LossTerm) -> None:
         if not value.requires_grad:
             part.fail("__call__", "depends neither on the logits nor on the attention weights")
         part.check_gradients(value, {"the weights": weights, "the logits": logits}, needed=False)
+
+
+def _random_outputs(batch: Batch) -> Outputs:
+    labels = batch.labels[batch.labels != PAD]  # [N]
+    return Outputs(small_weights(batch), torch.randn(len(labels), VOCABULARY), labels)
 
 
 def describe_code(config: DictConfig) -> dict[str, dict[str, str]]:
