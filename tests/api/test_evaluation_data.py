@@ -45,13 +45,13 @@ def test_vocabularies_are_compared_with_the_training_data_only(tmp_path: Path) -
             "pairs.tsv changed since this run was started: the test data is different",
         ),
         (
-            ["data.max_tokens=9"],
+            ["data.limit=9"],
             "pairs.tsv changed since this run was started. Restore the original data, or",
         ),
         (["+data.seed=1", "seed=2"], "pairs.tsv changed since this run was started. Restore"),
         (["data.preparation.slots=true"], "pairs.tsv changed since this run was started. Restore"),
         (["data.test=pairs.tsv"], None),
-        (["data.test={a:pairs.tsv}", "data.max_tokens=9"], None),
+        (["data.test={a:pairs.tsv}", "data.limit=9"], None),
         (["data.path=pairs.tsv"], None),
         (["data=synthetic"], None),
     ],
@@ -76,7 +76,7 @@ def test_other_settings_may_change_the_splits(tmp_path: Path) -> None:
     corpus = corpus_of(file, "a", "b")
     recorded = digests.describe(corpus, VOCABULARIES)
     shorter = Corpus(train=corpus.train, val=corpus.val, test=corpus.val[:1], files=(file,))
-    check_unchanged(["data.max_tokens=1"], recorded, shorter, VOCABULARIES, ("test",))
+    check_unchanged(["data.limit=1"], recorded, shorter, VOCABULARIES, ("test",))
 
 
 def test_given_files_can_have_alignments(composed: Callable[..., DictConfig], tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_given_files_can_have_alignments(composed: Callable[..., DictConfig], tm
         assert others == ["search.beam_size=2"]
         corpus = read(config, given, VOCABULARIES, ())
         assert corpus.splits["test"][0].alignment == ((0, 0), (1, 1))
-        subwords = train_subwords(["abab"], algorithm="bpe", max_size=9)
+        subwords = train_subwords(["abab"], max_size=9)
         with pytest.raises(UserError, match="the tokenizer splits them"):
             read(config, given, Vocabularies(subwords, subwords), ())
     assert separate(config, [links]) == (({}, {}), [links])

@@ -354,7 +354,7 @@ def test_terminal_of_no_columns_prints_everything(
 @pytest.mark.slow
 def test_train_help_lists_the_groups(tmp_path: Path) -> None:
     completed = attnlab("train", "--help", folder=tmp_path)
-    assert "study: atlas, attention_variants, bottleneck" in completed.stdout
+    assert "study: attention_variants, bottleneck" in completed.stdout
     assert 'eval "$(attnlab completion)"' in completed.stdout
 
 

@@ -122,7 +122,7 @@ VALUES = (
     ("callbacks=averaging", r"callbacks=averaging: choose an option"),
     ("callbacks.averaging.decay=1", r"in \[0, 1\)"),
     ("logger.wandb.mode=on", "must be auto, online or offline"),
-    ("data.task=shuffle", "must be copy, reverse, sort, duplicate"),
+    ("data.task=shuffle", "must be copy, reverse, sort or duplicate"),
     (
         "data.longer_lengths=13",
         "two whole numbers, the shortest and the longest length, such as .3,12. or null",
@@ -181,7 +181,6 @@ OPTION_VALUES = (
     (MIXED[2], "encoder.sise=3", r"Did you mean 'encoder\.size'\?"),
     (MIXED[2], "data.preparation.slots=2", FLAG),
     (MIXED[3], "tokenizer.max_size=0", WHOLE),
-    (MIXED[3], "tokenizer.algorithm=wordpiece", "must be bpe or unigram"),
     (MIXED[4], "tokenizer.min_frequency=0", WHOLE),
     (MIXED[4], "target_tokenizer.max_size=-1", WHOLE),
     (

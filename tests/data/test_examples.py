@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnlab.data.corpus import Origin, Pair
-from attnlab.data.examples import Examples, Sequences, encode, log_unknown
+from attnlab.data.examples import Examples, Sequences, encode
 from attnlab.data.tokenization.train import subwords, symbols, whitespace
 from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
 from attnlab.errors import UserError
@@ -67,7 +67,7 @@ def test_tokens_outside_the_vocabulary_are_counted_with_the_place_of_the_first(
         Pair("b d e d", "x", origin=Origin("dev.tsv", 7)),
         Pair("f a g", "y x z", origin=Origin("dev.tsv", 8)),
     ]
-    log_unknown("validation", encode_all(pairs, words, source_eos=True), pairs, words)
+    encode_all(pairs, words, source_eos=True, name="validation")
     assert caplog.messages == [
         "outside the vocabulary, read as <unk>: 5 of 10 source tokens of the validation data, such as 'd', "
         "'e', 'f'; first in dev.tsv, line 7",
@@ -79,7 +79,7 @@ def test_tokens_outside_the_vocabulary_are_counted_with_the_place_of_the_first(
 def test_subwords_outside_the_vocabulary_have_no_spelling(caplog: pytest.LogCaptureFixture) -> None:
     trained = train_vocabularies([Pair("ab abc", "abc")], source=partial(subwords, max_size=50))
     pairs = [Pair("ab", "ab"), Pair("aéb", "abc")]  # ▁ab; ▁ a é b
-    log_unknown("test", encode_all(pairs, trained), pairs, trained)
+    encode_all(pairs, trained, name="test")
     assert caplog.messages == [
         "outside the vocabulary, read as <unk>: 1 of 5 source tokens of the test data; first in pair 2 of 2"
     ]
@@ -149,5 +149,5 @@ def test_unknown_token_that_looks_like_a_known_one_is_logged_with_code_points(
     vocabularies = train_vocabularies([Pair("x", composed)], source=partial(whitespace, max_size=None))
     caplog.clear()
     pairs = [Pair("x", decomposed)]
-    log_unknown("validation", encode_all(pairs, vocabularies), pairs, vocabularies)
+    encode_all(pairs, vocabularies, name="validation")
     assert "such as 'a\u0303' (U+0061 U+0303; the vocabulary has U+00E3), 'q'; first in" in caplog.text

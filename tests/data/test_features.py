@@ -11,7 +11,6 @@ from attnlab.data.features import (
     pair_with_features,
     split_features,
     with_features,
-    without_features,
 )
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.train import characters, whitespace
@@ -89,5 +88,3 @@ def test_features_of_a_vocabulary_are_found(train: Callable[[list[str]], Tokeniz
     tokenizer = train([text])
     tokens = [token.strip() for token in tokenizer.tokens(feature_ids(tokenizer))]
     assert sorted(tokens) == ["⟨(⟩", "⟨)⟩", "⟨2⟩", "⟨N⟩", "⟨PSS⟩"]
-    assert without_features(text) == "a ⟨b"
-    assert without_features("a ⟨b⟩ c") == "a ⟨b⟩ c"

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from attnlab.config.compose import compose_run
-from attnlab.data import digests, examples, mapped, splitting
+from attnlab.data import digests, examples, mapped
 from attnlab.data.corpus import Corpus
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.datasets.pairs import load_pairs
@@ -30,7 +30,7 @@ from attnlab.training.build import build_corpus, build_vocabularies
 def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Map corpora of more than 20 pairs, in blocks of 16."""
     monkeypatch.setattr(mapped, "IN_MEMORY", 20)
-    for module in (mapped, splitting, examples, digests):
+    for module in (mapped, examples):
         monkeypatch.setattr(module, "BLOCK", 16)
 
 
@@ -79,16 +79,15 @@ def results(overrides: list[str], caplog: pytest.LogCaptureFixture) -> tuple[Cor
     described = digests.describe(corpus, sides)
     hashes = digests.source_hashes(corpus.train, sides.source)
     seen = digests.are_seen(corpus.val, hashes, sides.source).tolist()
-    dropouts = [side.dropout for side in sides]
-    return corpus, [splits, described, hashes.tolist(), seen, batches, dropouts, sorted(caplog.messages)]
+    return corpus, [splits, described, hashes.tolist(), seen, batches, sorted(caplog.messages)]
 
 
 SETTINGS = [
     ["data.train=train.tsv", "data.val=val.tsv", "data.test_fraction=0"],
-    ["data.path=train.tsv", "tokenizer=words", "data.max_tokens=6", "data.max_ratio=3"],
+    ["data.path=train.tsv", "tokenizer=words"],
     ["data.train=train", "data.languages=[de,en]", "data.alignments_path=links", "data.limit=190"],
     ["data.train=train.jsonl", "data.val=val.tsv", "data.test=val.tsv", "readout=pointer_generator"],
-    ["data.path=train.jsonl", "tokenizer=subwords", "tokenizer.max_size=40", "tokenizer.dropout=0.5"],
+    ["data.path=train.jsonl", "tokenizer=subwords", "tokenizer.max_size=40"],
     ["data.path=train.tsv", "tokenizer=characters", "shared_vocabulary=true", "overfit=30"],
 ]
 
@@ -102,7 +101,7 @@ def test_mapped_corpora_equal_those_in_memory(
     monkeypatch.setattr(vocabularies, "SAMPLE", 150)
     _, expected = results([*overrides, "paths.cache=cache"], caplog)
     monkeypatch.setattr(mapped, "IN_MEMORY", 20)
-    for module in (mapped, splitting, examples, digests):
+    for module in (mapped, examples):
         monkeypatch.setattr(module, "BLOCK", 16)
     for _ in range(2):  # written, and read again
         corpus, actual = results([*overrides, "paths.cache=cache"], caplog)
@@ -143,10 +142,8 @@ def test_changed_files_and_settings_have_files_of_their_own() -> None:
     with Path("train.tsv").open("a", encoding="utf-8") as file:
         file.write("one\tmore\n")
     assert load() == size + 1
-    others = {"val": "val.tsv", "test": "val.tsv", "cache": "cache"}
-    sides = {"source_path": "train.de", "target_path": "train.en", **others}
-    swapped = {"source_path": "train.en", "target_path": "train.de", **others}
-    first, second = (load_pairs(**paths).train[0] for paths in (sides, swapped))
+    others = {"train": "train", "val": "train", "test": "train", "cache": "cache"}
+    first, second = (load_pairs(languages=each, **others).train[0] for each in (["de", "en"], ["en", "de"]))
     assert (first.source, first.target) == (second.target, second.source)
 
 
@@ -168,7 +165,7 @@ def read(folder: Path = Path("cache")) -> MappedPairs:
 @pytest.mark.usefixtures("large", "folder")
 def test_full_disk_is_one_line_and_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     def write(folder: Path, pairs: Iterator[object]) -> dict[str, Any]:
-        (folder / "text").write_bytes(b"half")
+        (folder / "text.uint8").write_bytes(b"half")
         next(iter(pairs))
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -191,8 +188,8 @@ def test_cache_that_cannot_be_written_is_one_line() -> None:
 @pytest.mark.parametrize(
     "damage",
     [
-        lambda folder: (folder / "text").write_bytes(b"short"),
-        lambda folder: (folder / "bounds").unlink(),
+        lambda folder: (folder / "text.uint8").write_bytes(b"short"),
+        lambda folder: (folder / "bounds.int64").unlink(),
         lambda folder: (folder / "record.json").write_text('{"format"'),
     ],
 )

@@ -1,4 +1,3 @@
-import logging
 from collections import Counter
 from itertools import chain
 
@@ -7,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnlab.data.corpus import Pair
-from attnlab.data.splitting import filter_pairs, split
+from attnlab.data.splitting import split
 from attnlab.errors import UserError
 
 
@@ -85,22 +84,3 @@ def test_invalid_fractions_are_rejected(val: float, test: float):
 def test_number_of_groups_must_equal_the_number_of_pairs():
     with pytest.raises(ValueError, match="longer"):
         split(numbered(3), val_fraction=0.5, seed=0, groups=[1, 2])
-
-
-PAIRS = [Pair("a b c d", "w x y z"), Pair("a b", "v w x y z"), Pair("a", "b"), Pair("a b c d e f g", "g")]
-
-
-def test_pairs_are_dropped_by_length_and_ratio_and_counted(caplog: pytest.LogCaptureFixture):
-    caplog.set_level(logging.INFO)
-    assert filter_pairs(PAIRS, max_tokens=None, max_ratio=None) == PAIRS
-    assert not caplog.records
-    assert filter_pairs(PAIRS, max_tokens=5, max_ratio=2) == [PAIRS[0], PAIRS[2]]
-    assert caplog.messages == [
-        "dropped 2 of 4 training pairs: 1 longer than data.max_tokens, 1 above data.max_ratio"
-    ]
-    assert filter_pairs(PAIRS, max_tokens=None, max_ratio=2.5) == PAIRS[:3]
-
-
-def test_limits_that_drop_everything_are_an_error():
-    with pytest.raises(UserError, match="drop all 2 training pairs"):
-        filter_pairs(PAIRS[:2], max_tokens=1, max_ratio=None)

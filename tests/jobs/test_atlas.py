@@ -10,7 +10,8 @@ import pytest
 from attnlab.report.collect import collect
 from commands import attnlab
 
-ATLAS = Path(__file__).parents[2] / "experiments" / "atlas"
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+ATLAS = EXPERIMENTS / "atlas"
 TINY = (
     *("embedding.size=8", "encoder.size=8", "decoder.size=16", "attention_size=8", "search.max_length=8"),
     *("data.train_size=64", "data.val_size=8", "data.test_size=8", "trainer.accelerator=cpu", "logger=none"),
@@ -60,7 +61,8 @@ def test_results_without_a_complete_seed_are_rejected(folder: Path) -> None:
 def test_values_of_the_atlas_select_the_task_and_the_network(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    grid = ("study=atlas", "quick=true", "task=dyck", "model=additive,mingru")
+    options = f"--config-dir={EXPERIMENTS}/parts/conf"
+    grid = (options, "study=atlas", "quick=true", "task=dyck", "model=additive,mingru")
     attnlab("train", "-m", *grid, *TINY, folder=folder.parent)
     outputs = folder.parent / "outputs" / "atlas_quick"
     first, second = sorted(collect([outputs]).finished, key=lambda run: run.variant)

@@ -17,14 +17,13 @@ from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.train import subwords
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import InterruptedRunError, UserError
-from attnlab.files.run_directory import Run, prepare_run
+from attnlab.files.run_directory import prepare_run
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training import build, checkpoints, recipe
 from attnlab.training.callbacks.checkpoints import LastCheckpoint
 from attnlab.training.initialisation import (
     NETWORK_PARTS,
     Source,
-    find_source,
     freeze,
     initialise,
     part_of,
@@ -168,15 +167,6 @@ def test_one_vocabulary_cannot_replace_two(saved: Source) -> None:
 def test_subwords_stay_as_they_are() -> None:
     old, new = (subwords([text], max_size=9) for text in ("ab ab bc", "cd cd ab"))
     assert old.extended(new) is old
-
-
-def test_dropout_of_subwords_is_that_of_the_new_run(tmp_path: Path) -> None:
-    old, new = (subwords(["ab ab bc"], max_size=9, dropout=dropout) for dropout in (0.0, 0.3))
-    path = tmp_path / "old.ckpt"
-    torch.save({"state_dict": WEIGHTS, "attnlab": {"config": {}, "vocabularies": [old.to_json()] * 2}}, path)
-    source, vocabularies = find_source(str(path), Run(tmp_path / "new"), vocabularies_of(new))
-    assert source is not None
-    assert [tokenizer.dropout for tokenizer in vocabularies] == [0.3, 0.3]
 
 
 VOCABULARIES = {"config": {}, "vocabularies": [OLD.to_json()] * 2}

@@ -26,7 +26,7 @@ GIVEN = ("val", "test", "alignments_path", "val_references", "test_references")
 
 PAIRS = "attnlab.data.datasets.pairs.load_pairs"
 
-OTHER_DATA = ("train", "val", "test", "path", "source_path", "target_path", "dataset", "config", "revision")
+OTHER_DATA = ("train", "val", "test", "path")
 """Settings of `data` that name data. It need not be the data of the run."""
 
 UNCHANGED_DATA = ("cache",)
@@ -84,7 +84,7 @@ def _own_layout(config: DictConfig) -> dict[str, Any]:
 def layout_of(config: DictConfig) -> Layout | None:
     """Return the columns of the tables that a run was trained on; None if its data was not in tables."""
     is_table = config.data._target_ == PAIRS and config.data.languages is None
-    return Layout(**_own_layout(config)) if is_table and not config.data.source_path else None
+    return Layout(**_own_layout(config)) if is_table else None
 
 
 def check_unchanged(
@@ -96,7 +96,7 @@ def check_unchanged(
 ) -> None:
     """Check that the data is that of the run, unless an override names other data.
 
-    Other settings of `data`, such as `data.max_tokens`, can change the splits: with these, the files are
+    Other settings of `data`, such as `data.limit`, can change the splits: with these, the files are
     compared instead.
     """
     keys = [override.partition("=")[0].lstrip("+").split(".") for override in overrides]

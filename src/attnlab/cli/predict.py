@@ -230,7 +230,6 @@ class _Warnings:
     """Counts the lines to which something happened that their outputs do not show."""
 
     def __init__(self, model: Model, translator: Translator, *, skips: bool) -> None:
-        from attnlab.data.datasets.pair_files import Columns
         from attnlab.nn.attention.location import scored_positions
 
         self.batching, self.tokenizer = model.config.batching, model.vocabularies.source
@@ -238,7 +237,7 @@ class _Warnings:
         self.max_length = translator.max_length
         self.window = scored_positions(model.network)
         self.has_features = model.config.data.get("features_column") is not None
-        self.columns = Columns()
+        self.first_width: tuple[int, int] | None = None  # number of the first line, and of its columns
         self.lines: dict[str, list[int]] = {}
         self.tokens = 0
         self.unknown: Counter[str] = Counter()
@@ -272,7 +271,10 @@ class _Warnings:
 
     def check_columns(self, number: int, text: str, read: str) -> None:
         """Check the columns of a line, of which some are read."""
-        self.columns.count(number, text)
+        width = 1 + text.count("\t")
+        first, expected = self.first_width = self.first_width or (number, width)
+        if width != expected:
+            self._add(f"another number of columns than line {first}, which has {expected}", number)
         if read != text:
             columns = "text and features are" if self.has_features else "the source is"
             self._add(f"more columns: only {columns} read", number)
@@ -288,8 +290,6 @@ class _Warnings:
 
         for warning, numbers in self.lines.items():
             _warn(f"{count_lines('line', numbers)} of standard input: {warning}")
-        if self.columns.others:
-            _warn(f"standard input: {self.columns}")
         if self.unknown:
             tokens = (token for token, _ in self.unknown.most_common())
             counted = describe_unknown(
@@ -299,7 +299,6 @@ class _Warnings:
                 counted = counted.replace("read as <unk>", "left out")
             _warn(f"{counted}; in {count_lines('line', self.lines_of_unknown)}")
         self.lines.clear()
-        self.columns.others.clear()
         self.tokens = 0
         self.unknown.clear()
         self.lines_of_unknown.clear()

@@ -15,15 +15,9 @@ from attnlab.types import Batch
 
 
 def alignment_matrix(batch: Batch, alignments: Sequence[Alignment | None]) -> Tensor:
-    """Return the gold alignments of a batch as a matrix.
+    """Return the gold alignments of a batch's pairs, [B, T, S] bool, True at linked positions.
 
-    Args:
-        batch: B pairs.
-        alignments: the alignment of each pair, in the order of the batch; None if it has none.
-
-    Returns:
-        [B, T, S] bool, True at linked positions. EOS positions have no links, and links to truncated tokens
-        are dropped.
+    EOS positions have no links, and links to truncated tokens are dropped.
     """
     gold = torch.zeros(*batch.labels.shape, batch.source.size(1), dtype=torch.bool)  # [B, T, S]
     links = [
@@ -38,16 +32,10 @@ def alignment_matrix(batch: Batch, alignments: Sequence[Alignment | None]) -> Te
 
 
 def output_links(alignment: Alignment, batch: Batch, row: int, output: Sequence[int]) -> list[list[int]]:
-    """Return the links of a gold alignment that apply to an output.
+    """Return the sorted links [target, source] of a gold alignment that apply to an output without EOS.
 
-    They apply for as long as the output equals the reference. Links to truncated tokens are dropped.
-
-    Args:
-        row: index of the pair in the batch.
-        output: ids of the output without EOS.
-
-    Returns:
-        Sorted links [target position, source position].
+    They apply for as long as the output equals the reference, which is a row of the batch. Links to truncated
+    tokens are dropped.
     """
     reference = batch.labels[row, batch.target_text[row]].tolist()
     equal = [ours == theirs for ours, theirs in zip(output, reference, strict=False)]

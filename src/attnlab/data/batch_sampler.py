@@ -40,9 +40,6 @@ class TrainingBatchSampler(Sampler[Any]):
         target_lengths: T of each pair, [N].
         size, batch_type, bucket_by_length, pool, seed: as of `Seq2SeqData`; `size` is its `batch_size`, and
             `pool` is for each rank.
-        with_epochs: yield each batch as (epoch, batch), for examples that change every epoch.
-        rank: number of this process, from 0.
-        world: number of processes.
     """
 
     def __init__(
@@ -55,7 +52,6 @@ class TrainingBatchSampler(Sampler[Any]):
         bucket_by_length: bool = False,
         pool: int = 50,
         seed: int = 0,
-        with_epochs: bool = False,
         rank: int = 0,
         world: int = 1,
     ) -> None:
@@ -63,7 +59,6 @@ class TrainingBatchSampler(Sampler[Any]):
         self._target_lengths = target_lengths
         self._sort = bucket_by_length or batch_type == "tokens"
         self._seed = seed
-        self._with_epochs = with_epochs
         self._rank = rank
         self._world = world
         if batch_type == "tokens":
@@ -103,14 +98,13 @@ class TrainingBatchSampler(Sampler[Any]):
         for step in steps[start:]:
             number = step * self._world + self._rank
             batch = order[self._bounds[number] : self._bounds[number + 1]]
-            indices = batch[np.argsort(-self._target_lengths[batch], kind="stable")].tolist()
-            yield (epoch, indices) if self._with_epochs else indices
+            yield batch[np.argsort(-self._target_lengths[batch], kind="stable")].tolist()
 
 
 class FixedBatches(SequentialSampler):
     """Batches in one fixed order. With `overfit_batches`, Lightning keeps a sampler of this class."""
 
-    def __init__(self, batches: Sequence[Any]) -> None:
+    def __init__(self, batches: Sequence[list[int]]) -> None:
         super().__init__(batches)
         self.batches = batches
 
@@ -154,7 +148,10 @@ def _even_batch_sizes(total: int, *, size: int, world: int) -> NDArray[np.int64]
 
     All sizes are at most `size`, unless `size` is 1 and `total` is not a multiple of `world`.
     """
-    _check_size(total, world)
+    if total < world:
+        raise UserError(
+            f"{total} pairs are too few for {world} processes or shards. Use fewer of them or more data"
+        )
     steps = min(-(-total // (size * world)), total // world)
     count = steps * world
     return np.full(count, total // count) + (np.arange(count) < total % count)
@@ -167,12 +164,10 @@ def _token_batch_sizes(
 
     The number of batches is a multiple of `world`.
     """
-    _check_size(len(source_lengths), world)
     order = np.lexsort((target_lengths, source_lengths))
     sizes: list[int] = []
     count = longest_target = 0
-    pairs = ((int(source_lengths[row]), int(target_lengths[row])) for row in order)
-    for source, target in pairs:
+    for source, target in zip(source_lengths[order].tolist(), target_lengths[order].tolist(), strict=True):
         longest_target = max(longest_target, target)
         # The pairs are sorted by source length, so `source` is the longest of the batch
         if count and (source + longest_target) * (count + 1) > size:
@@ -190,11 +185,3 @@ def _token_batch_sizes(
             )
         sizes[largest : largest + 1] = [half, sizes[largest] - half]
     return np.array(sizes)
-
-
-def _check_size(total: int, world: int) -> None:
-    """Raise `UserError` if there are too few pairs."""
-    if total < world:
-        raise UserError(
-            f"{total} pairs are too few for {world} processes or shards. Use fewer of them or more data"
-        )

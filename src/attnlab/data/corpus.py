@@ -52,8 +52,7 @@ class Pair:
 Preparation = Callable[..., Pair]
 """Converts a raw source and, if there is one, a raw target to the `Pair` that the network reads.
 
-A dataset that prepares its texts names such an object in `data.preparation`; `attnlab predict` applies the
-same object to its input lines.
+It is named in `data.preparation`, and `attnlab predict` applies it to input lines.
 """
 
 
@@ -73,11 +72,8 @@ class Corpus:
     The pairs of a split are a sequence: a list, or files that are mapped into memory (`MappedPairs`).
 
     Attributes:
-        train: training pairs.
-        val: validation pairs.
         test: test pairs, or several test sets by name; may be empty.
-        metrics: names of metrics of decoded texts (`attnlab.metrics.registry`) that are computed in addition
-            to the default ones; the setting `data.metrics` adds others.
+        metrics: names of metrics of decoded texts (`attnlab.metrics.registry`) beyond the default ones.
         files: files that the pairs were read from.
         evaluation_only: whether the corpus needs no training and validation pairs.
     """
@@ -106,16 +102,13 @@ class Corpus:
 
     @cached_property
     def splits(self) -> dict[str, Sequence[Pair]]:
-        """The pairs of each split: "train", "val", and "test" or one "test/NAME" per named test set.
-
-        Test sets without pairs are left out.
-        """
+        """The pairs of each split: "train", "val", and "test" or "test/NAME" of each test set with pairs."""
+        tests: dict[str, Sequence[Pair]]
         if isinstance(self.test, Mapping):
             tests = {f"test/{name}": pairs for name, pairs in self.test.items()}
         else:
             tests = {"test": self.test}
-        given = {name: pairs for name, pairs in tests.items() if pairs}
-        return {"train": self.train, "val": self.val, **given}
+        return {"train": self.train, "val": self.val, **{name: each for name, each in tests.items() if each}}
 
     @property
     def test_splits(self) -> tuple[str, ...]:

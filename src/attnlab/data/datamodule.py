@@ -1,10 +1,8 @@
 """LightningDataModule of a corpus and its vocabularies."""
 
-import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import partial
-from math import inf
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,16 +20,12 @@ from attnlab.data.batch_sampler import (
 )
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.digests import SPLIT_NAMES
-from attnlab.data.examples import Examples, Sequences, encode, first_positions, log_unknown
-from attnlab.data.mapped import MappedPairs
-from attnlab.data.tokenization.bpe_dropout import SampledExamples
+from attnlab.data.examples import Examples, Sequences, encode
+from attnlab.data.mapped import Store, computed
 from attnlab.data.tokenization.tokenizer import parallel_tokenizers
 from attnlab.data.tokenization.vocabularies import Vocabularies
-from attnlab.errors import UserError
 from attnlab.settings import Count, Size
 from attnlab.types import Batch
-
-log = logging.getLogger(__name__)
 
 
 class Seq2SeqData(LightningDataModule):
@@ -63,7 +57,6 @@ class Seq2SeqData(LightningDataModule):
     Attributes:
         batch_size: as the argument; Lightning's Tuner sets it.
         test_split: split of the test stage, one of `Corpus.test_splits`; the first one unless it is set.
-        positions: largest S and T that BPE dropout may produce; no limit unless it is set.
     """
 
     def __init__(
@@ -92,7 +85,6 @@ class Seq2SeqData(LightningDataModule):
         self.evaluation_batch_size = evaluation_batch_size or (
             batch_size if batch_type == "sentences" else 64
         )
-        self.positions = (inf, inf)
         self.source_eos = source_eos
         self._limits: dict[str, Any] = {
             "source_eos": source_eos,
@@ -107,11 +99,9 @@ class Seq2SeqData(LightningDataModule):
             pool=pool,
             seed=seed,
         )
-        self._seed = seed
         self._workers = workers
         self._shards = shards
         self._examples: dict[str, Examples] = {}
-        self._inputs: dict[str, NDArray[np.int64]] = {}
         self._started_batches = 0  # over all epochs, when the resumed checkpoint was saved
 
     @property
@@ -125,77 +115,41 @@ class Seq2SeqData(LightningDataModule):
 
     def examples(self, split: str) -> Examples:
         """Return the encoded pairs of a split."""
-        if split not in self._examples:
-            pairs = self.pairs(split)
-            if isinstance(pairs, MappedPairs):
-                self._examples[split] = self._mapped_examples(split, pairs)
-            else:
-                self._examples[split] = self._encode(split, pairs)
-            self._examples[split].pairs = pairs
-        return self._examples[split]
+        if split in self._examples:
+            return self._examples[split]
+        pairs, name = self.pairs(split), SPLIT_NAMES.get(split, split)
+        options = {"with_copy_ids": self._with_copy_ids, **self._limits}
 
-    def _encode(self, split: str, pairs: Sequence[Pair], folder: Path | None = None) -> Examples:
-        encoded = encode(
-            pairs, self.vocabularies, with_copy_ids=self._with_copy_ids, folder=folder, **self._limits
-        )
-        log_unknown(SPLIT_NAMES.get(split, split), encoded, pairs, self.vocabularies)
-        return encoded
+        def compute(store: Store) -> None:
+            with parallel_tokenizers() if store.folder else nullcontext():
+                encode(pairs, self.vocabularies, name=name, store=store, **options)
 
-    def _mapped_examples(self, split: str, pairs: MappedPairs) -> Examples:
-        def write(folder: Path) -> dict[str, Any]:
-            with parallel_tokenizers():
-                self._encode(split, pairs, folder)
-            return {}
-
-        key = {
-            "split": split,
-            "copy": self._with_copy_ids,
-            **self._limits,
-            "vocabularies": [tokenizer.to_json() for tokenizer in self.vocabularies],
-        }
-        noun = f"the token ids of the {SPLIT_NAMES.get(split, split)} data"
-        folder = pairs.cached(key, write, noun=noun).folder
-        names = ("source", "target", "copy") if self._with_copy_ids else ("source", "target")
-        return Examples(*(Sequences.from_files(folder, name) for name in names))
+        key = {"split": split, **options, "vocabularies": [side.to_json() for side in self.vocabularies]}
+        store = computed(pairs, key, compute, noun=f"the token ids of the {name} data")
+        parts = ("source", "target", "copy") if self._with_copy_ids else ("source", "target")
+        self._examples[split] = examples = Examples(*(Sequences(store, part) for part in parts))
+        examples.pairs, examples.name = pairs, name
+        return examples
 
     def inputs(self, split: str) -> NDArray[np.int64]:
-        """Return the position of the first pair with the same input, for each pair of a split, [N].
-
-        See `first_positions`.
-        """
-        if split not in self._inputs:
-            self._inputs[split] = positions = first_positions(self.pairs(split))
-            count = len(np.unique(positions))
-            if count < len(positions):
-                log.info(
-                    "the %s data has %d inputs in %d pairs: pairs with the same source are scored as one "
-                    "input with several references",
-                    SPLIT_NAMES.get(split, split),
-                    count,
-                    len(positions),
-                )
-        return self._inputs[split]
+        """Return `Examples.inputs` of a split."""
+        return self.examples(split).inputs
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the number of batches started so far over all epochs, which determines the position."""
+        """Return the number of batches started so far over all epochs."""
         assert self.trainer is not None
         return {"started_batches": self.trainer.fit_loop.epoch_loop.batch_progress.total.started}  # type: ignore[attr-defined]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Restore the position in the data.
-
-        It does not come from the trainer, because a scheduler may request the loader before that is restored.
-        """
+        """Restore the position, since a scheduler may request the loader before the trainer's is restored."""
         self._started_batches = state_dict["started_batches"]
 
     def setup(self, stage: str) -> None:
         # Lightning would divide the share of each process among all processes a second time
         connector = getattr(self.trainer, "_accelerator_connector", None)
         if connector is not None:
-            self._distributed_sampler, connector.use_distributed_sampler = (
-                connector.use_distributed_sampler,
-                False,
-            )
+            self._distributed_sampler = connector.use_distributed_sampler
+            connector.use_distributed_sampler = False
         splits = {"fit": ("train", "val"), "validate": ("val",), "predict": (self.predict_split,)}
         for split in splits.get(stage, (self.test_split,)):
             self.examples(split)
@@ -210,17 +164,13 @@ class Seq2SeqData(LightningDataModule):
         """Return the loader of the training split, starting at the current position of training."""
         examples = self.examples("train")
         rank, world = self._rank_and_world() if self._shards is None else (0, 1)
-        dropout = any(side.dropout > 0 for side in self.vocabularies)
         sampler = self._training_sampler(
             examples.source_lengths,
             examples.target_lengths,
             size=self.batch_size,
-            with_epochs=dropout,
             rank=rank,
             world=world,
         )
-        if dropout:
-            examples = self._with_dropout(examples)
         if getattr(self.trainer, "overfit_batches", 0):  # set by Lightning, but not declared
             return self._loader(examples, FixedBatches([*sampler]))
         if self.trainer is not None:
@@ -251,18 +201,6 @@ class Seq2SeqData(LightningDataModule):
             count=count,
         )
         return self._loader(examples, sampler)
-
-    def _with_dropout(self, examples: Examples) -> SampledExamples:
-        if self._with_copy_ids:
-            raise UserError("tokenizer.dropout does not work with readout=pointer_generator: set it to 0")
-        return SampledExamples(
-            examples,
-            self.pairs("train"),
-            self.vocabularies,
-            seed=self._seed,
-            positions=self.positions,
-            **self._limits,
-        )
 
     def _loader(self, examples: Examples, sampler: Sampler[Any]) -> DataLoader[Batch]:
         return DataLoader(

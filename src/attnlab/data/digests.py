@@ -2,15 +2,14 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.mapped import BLOCK, MappedPairs, batched
+from attnlab.data.mapped import Store, computed, hash_texts
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
@@ -31,7 +30,7 @@ def describe(corpus: Corpus, vocabularies: Vocabularies) -> dict[str, Any]:
             for name, pairs in corpus.splits.items()
         },
         "vocabularies": {
-            side: {"size": tokenizer.size, "sha256": _text_digest(tokenizer.to_json())}
+            side: {"size": tokenizer.size, "sha256": hashlib.sha256(tokenizer.to_json().encode()).hexdigest()}
             for side, tokenizer in vocabularies._asdict().items()
         },
     }
@@ -40,16 +39,12 @@ def describe(corpus: Corpus, vocabularies: Vocabularies) -> dict[str, Any]:
 def check_unchanged(recorded: Record, current: Record, splits: Iterable[str], *, fix: str) -> None:
     """Raise `UserError` if some splits, or the vocabularies of the training split, are not those of a run.
 
-    The records are results of `describe`. `fix` is what a user can do other than restoring the data.
+    `fix` is what a user can do other than restoring the data.
     """
     changed = [name for name in splits if recorded["splits"].get(name) != current["splits"].get(name)]
     if changed:
         names = " and ".join(SPLIT_NAMES.get(name, name) for name in changed)
-        files = [
-            path
-            for path, digest in current["files"].items()
-            if recorded["files"].get(path, digest) != digest or path not in recorded["files"]
-        ]
+        files = [path for path, digest in current["files"].items() if recorded["files"].get(path) != digest]
         subject = " and ".join(files) or "the dataset, or the version of attnlab,"
         raise UserError(
             f"{subject} changed since this run was started: the {names} data is different. Restore the "
@@ -74,25 +69,23 @@ def check_files(recorded: Record, *, fix: str) -> None:
 def source_hashes(pairs: Sequence[Pair], tokenizer: Tokenizer) -> NDArray[np.int64]:
     """Return the sorted 64-bit hashes of the distinct sources, to count sources seen in training later.
 
-    Sources are compared as the source tokenizer normalises them. Those of mapped pairs are a mapped file.
+    Sources are compared as the source tokenizer normalises them.
     """
-    if not isinstance(pairs, MappedPairs):
-        return np.unique(_hashes(pairs, lambda pair: tokenizer.normalise(pair.source)))
 
-    def write(folder: Path) -> dict[str, Any]:
-        hashes = _hashes(pairs, lambda pair: tokenizer.normalise(pair.source))
-        hashes.sort()
-        hashes[np.append(True, hashes[1:] != hashes[:-1])].tofile(folder / "sources")
-        return {}
+    def compute(store: Store) -> None:
+        hashes = _source_hashes(pairs, tokenizer)
+        hashes.sort()  # in place: `np.unique` needs more memory
+        store.append("sources", hashes[np.append(True, hashes[1:] != hashes[:-1])])
 
-    key = {"sources": tokenizer.to_json()}
-    cached = pairs.cached(key, write, noun="the hashes of the training sources")
-    return np.memmap(cached.folder / "sources", np.int64, mode="c")
+    store = computed(
+        pairs, {"sources": tokenizer.to_json()}, compute, noun="the hashes of the training sources"
+    )
+    return store.array("sources", writable=True)
 
 
 def are_seen(pairs: Sequence[Pair], hashes: NDArray[np.int64], tokenizer: Tokenizer) -> NDArray[np.bool_]:
     """Return which pairs have a source that is among those of `source_hashes`, [N]."""
-    ours = _hashes(pairs, lambda pair: tokenizer.normalise(pair.source))
+    ours = _source_hashes(pairs, tokenizer)
     places = np.searchsorted(hashes, ours)
     seen: NDArray[np.bool_] = hashes[np.minimum(places, len(hashes) - 1)] == ours
     return seen
@@ -100,37 +93,28 @@ def are_seen(pairs: Sequence[Pair], hashes: NDArray[np.int64], tokenizer: Tokeni
 
 def count_duplicates(pairs: Sequence[Pair]) -> int:
     """Count the pairs whose source and target are those of an earlier pair."""
-    return len(pairs) - len(np.unique(_hashes(pairs, lambda pair: f"{pair.source}\0{pair.target}")))
+    texts = (f"{pair.source}\0{pair.target}" for pair in pairs)
+    return len(pairs) - len(np.unique(hash_texts(texts, len(pairs))))
 
 
-def _hashes(pairs: Sequence[Pair], text: Callable[[Pair], str]) -> NDArray[np.int64]:
-    """Return the 64-bit hash of a text of each pair, [N]."""
-    hashes = np.empty(len(pairs), np.int64)
-    for start, block in zip(range(0, len(pairs), BLOCK), batched(pairs, BLOCK), strict=True):
-        texts = (text(pair).encode() for pair in block)
-        digests = b"".join(hashlib.blake2b(each, digest_size=8).digest() for each in texts)
-        hashes[start : start + len(block)] = np.frombuffer(digests, np.int64)
-    return hashes
+def _source_hashes(pairs: Sequence[Pair], tokenizer: Tokenizer) -> NDArray[np.int64]:
+    return hash_texts((tokenizer.normalise(pair.source) for pair in pairs), len(pairs))
 
 
 def _pairs_digest(pairs: Sequence[Pair]) -> str:
     """Return the digest of everything in the pairs except their post-processing and their origin."""
-    if not isinstance(pairs, MappedPairs):
-        return _hash_pairs(pairs)
-    cached = pairs.cached(
-        {"digest": ""}, lambda _: {"sha256": _hash_pairs(pairs)}, noun="the digest of the pairs"
+
+    def compute(store: Store) -> None:
+        digest = hashlib.sha256()
+        encode = json.JSONEncoder(default=str).encode
+        for pair in pairs:
+            texts = (pair.source, pair.target, pair.alignment, pair.reference, pair.annotations)
+            digest.update(encode(texts).encode() + b"\n")
+        store.append("sha256", np.frombuffer(digest.digest(), np.uint8))
+
+    return (
+        computed(pairs, {"digest": ""}, compute, noun="the digest of the pairs")
+        .array("sha256")
+        .tobytes()
+        .hex()
     )
-    return str(cached.values["sha256"])
-
-
-def _hash_pairs(pairs: Sequence[Pair]) -> str:
-    digest = hashlib.sha256()
-    encode = json.JSONEncoder(default=str).encode
-    for pair in pairs:
-        texts = (pair.source, pair.target, pair.alignment, pair.reference, pair.annotations)
-        digest.update(encode(texts).encode() + b"\n")
-    return digest.hexdigest()
-
-
-def _text_digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

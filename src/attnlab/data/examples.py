@@ -8,20 +8,20 @@ from __future__ import annotations
 import logging
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import chain, islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from torch import Tensor
 from torch.utils.data import Dataset
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from attnlab.data.corpus import Pair
+from attnlab.data.corpus import Origin, Pair
 from attnlab.data.features import is_feature
-from attnlab.data.mapped import BLOCK, MappedArray, batched
+from attnlab.data.mapped import BLOCK, Store, batched
 from attnlab.data.tokenization.tokenizer import UNKNOWN, Tokenizer
 from attnlab.data.tokenization.vocabularies import Vocabularies, code_points
 from attnlab.errors import UserError
@@ -32,7 +32,6 @@ from attnlab.types import EOS, PAD, SOS, Batch
 log = logging.getLogger(__name__)
 
 Lengths = NDArray[np.integer[Any]]
-Numbers = NDArray[Any] | MappedArray
 
 COPIED = 1 << 20
 """Number of ids above the vocabulary for tokens that are copied from a source; the longest source."""
@@ -48,40 +47,41 @@ class Sequences:
     """Sequences of token ids with different lengths, stored in one array.
 
     Args:
-        tokens: ids of all sequences, [sum of the lengths]; an array, or a file of one.
-        offsets: start of each sequence, then the end of the last, [N + 1].
-        lengths: length of each sequence, [N]; None to compute them.
+        store: the arrays of `append`.
+        name: start of their names.
+
+    Attributes:
+        lengths: length of each sequence, [N].
     """
 
-    def __init__(self, tokens: Numbers, offsets: Numbers, lengths: Numbers | None = None) -> None:
-        self._files = [part for part in (tokens, offsets, lengths) if isinstance(part, MappedArray)]
-        self.tokens, self.offsets = _array(tokens), _array(offsets)
-        self.lengths: Lengths = np.diff(self.offsets) if lengths is None else _array(lengths)
+    def __init__(self, store: Store, name: str) -> None:
+        self._arguments = store, name
+        self.lengths: Lengths = store.array(f"{name}.lengths")
+        self._starts = store.array(f"{name}.starts")  # [N]
+        self._tokens = store.array(f"{name}.tokens")  # [sum of the lengths]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Sequences, tuple(self._files) or (self.tokens, self.offsets, self.lengths)
+        return Sequences, self._arguments
 
     @classmethod
     def from_rows(cls, rows: Sequence[Sequence[int]]) -> Sequences:
         """Concatenate N sequences of token ids."""
-        offsets = np.zeros(len(rows) + 1, dtype=np.int64)
-        np.cumsum([len(row) for row in rows], out=offsets[1:])
-        return cls(np.fromiter(chain.from_iterable(rows), dtype=np.int32, count=offsets[-1]), offsets)
+        store = Store()
+        cls.append(store, "rows", rows, start=0, dtype=np.int32)
+        return cls(store, "rows")
 
-    @classmethod
-    def from_files(cls, folder: Path, name: str) -> Sequences:
-        """Map the files of a `SequenceWriter`."""
-        (tokens,) = folder.glob(f"{name}.*int*")
-        return cls(
-            MappedArray(tokens, tokens.suffix[1:]),
-            MappedArray(folder / f"{name}.offsets", np.int64),
-            MappedArray(folder / f"{name}.lengths", np.int32),
-        )
-
-    def row(self, index: int) -> list[int]:
-        """Return the token ids of one sequence."""
-        ids: list[int] = self.tokens[self.offsets[index] : self.offsets[index + 1]].tolist()
-        return ids
+    @staticmethod
+    def append(
+        store: Store, name: str, rows: Sequence[Sequence[int]], *, start: int, dtype: DTypeLike
+    ) -> int:
+        """Append N sequences behind `start` tokens, and return the number of tokens then."""
+        lengths = np.fromiter(map(len, rows), np.int32, len(rows))
+        ends = start + np.cumsum(lengths, dtype=np.int64)
+        size = int(lengths.sum())
+        store.append(f"{name}.lengths", lengths)
+        store.append(f"{name}.starts", ends - lengths)
+        store.append(f"{name}.tokens", np.fromiter(chain.from_iterable(rows), dtype, size))
+        return start + size
 
     def padded(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return the sequences at B indices.
@@ -89,70 +89,13 @@ class Sequences:
         Returns:
             The ids [B, longest] int64, padded with PAD at the end, and the lengths [B] int64.
         """
-        starts = self.offsets[np.asarray(indices)]  # [B]
-        lengths = self.offsets[np.asarray(indices) + 1] - starts  # [B]
+        starts, lengths = self._starts[indices], self.lengths[indices].astype(np.int64)  # [B]
         positions = np.arange(lengths.max())  # [longest]
         real = positions < lengths[:, None]  # [B, longest]
         rows = np.full(real.shape, PAD, dtype=np.int64)  # [B, longest]
-        rows[real] = self.tokens[(starts[:, None] + positions)[real]]
-        self.release()
+        rows[real] = self._tokens[(starts[:, None] + positions)[real]]
+        self._arguments[0].release()
         return torch.from_numpy(rows), torch.from_numpy(lengths)
-
-    def release(self) -> None:
-        """Remove the pages of mapped files from the memory of this process."""
-        for file in self._files:
-            file.release()
-
-
-class SequenceWriter:
-    """Collects sequences of token ids in memory, or in files.
-
-    Args:
-        folder: folder of the files; None for arrays in memory.
-        name: start of the names of the files.
-        size: all ids are below it.
-    """
-
-    def __init__(self, folder: Path | None, name: str, *, size: int) -> None:
-        self._place = folder, name
-        self._dtype = np.dtype(np.uint16 if size <= 1 << 16 else np.int32)
-        self._blocks: list[Sequences] = []
-        self._end = 0
-        if folder is not None:
-            self._append(f".{self._dtype}", np.empty(0))
-            self._append(".offsets", np.zeros(1, np.int64))
-
-    def append(self, rows: Sequence[Sequence[int]]) -> None:
-        """Append N sequences of ids."""
-        block = Sequences.from_rows(rows)
-        if self._place[0] is None:
-            self._blocks.append(block)
-            return
-        self._append(f".{self._dtype}", block.tokens.astype(self._dtype))
-        self._append(".offsets", block.offsets[1:] + self._end)
-        self._append(".lengths", block.lengths.astype(np.int32))
-        self._end += int(block.offsets[-1])
-
-    def finish(self) -> Sequences:
-        """Return all sequences that were appended."""
-        folder, name = self._place
-        if folder is not None:
-            return Sequences.from_files(folder, name)
-        if len(self._blocks) == 1:
-            return self._blocks[0]
-        lengths = [np.zeros(1, np.int64), *(block.lengths for block in self._blocks)]
-        tokens = [np.empty(0, np.int32), *(block.tokens for block in self._blocks)]
-        return Sequences(np.concatenate(tokens), np.cumsum(np.concatenate(lengths)))
-
-    def _append(self, suffix: str, values: NDArray[Any]) -> None:
-        folder, name = self._place
-        assert folder is not None
-        with (folder / f"{name}{suffix}").open("ab") as file:
-            file.write(values.tobytes())
-
-
-def _array(numbers: Numbers) -> NDArray[Any]:
-    return numbers.array if isinstance(numbers, MappedArray) else numbers
 
 
 class Examples(Dataset[Batch]):
@@ -162,6 +105,7 @@ class Examples(Dataset[Batch]):
 
     Attributes:
         pairs: the same pairs as text; empty unless they are set.
+        name: what the split is called in messages; empty for none.
     """
 
     def __init__(self, sources: Sequences, targets: Sequences, copy_ids: Sequences | None = None) -> None:
@@ -169,9 +113,10 @@ class Examples(Dataset[Batch]):
         self.targets = targets
         self.copy_ids = copy_ids
         self.pairs: Sequence[Pair] = ()
+        self.name = ""
 
     def __len__(self) -> int:
-        return len(self.sources.offsets) - 1
+        return len(self.sources.lengths)
 
     def __getitem__(self, indices: list[int]) -> Batch:
         source, source_lengths = self.sources.padded(indices)
@@ -193,8 +138,81 @@ class Examples(Dataset[Batch]):
         """T of each pair, [N]: the number of predicted tokens, EOS included and SOS not."""
         return self.targets.lengths - 1
 
+    @cached_property
+    def inputs(self) -> NDArray[np.int64]:
+        """Position of the first pair with the same input, for each of N pairs, [N].
+
+        Pairs with the same source and annotations, such as the names that placeholders stand for, are one
+        input with several references.
+        """
+        first: dict[tuple[str, str], int] = {}
+        keys = ((pair.source, str(pair.annotations)) for pair in self.pairs)
+        inputs = np.array([first.setdefault(key, position) for position, key in enumerate(keys)], np.int64)
+        if len(first) < len(inputs) and self.name:
+            message = (
+                "the %s data has %d inputs in %d pairs: pairs with the same source are scored as one input "
+                "with several references"
+            )
+            log.info(message, self.name, len(first), len(inputs))
+        return inputs
+
 
 default_collate_fn_map[Batch] = lambda batches, **_: batches[0]
+
+
+class _Side:
+    """Encodes the texts of one side, and counts the sequences that are cut and the unknown tokens."""
+
+    def __init__(self, name: str, tokenizer: Tokenizer, limit: int | None) -> None:
+        self.name, self.tokenizer, self.limit = name, tokenizer, limit
+        self.unknown = tokenizer.id_of(UNKNOWN)  # None if the vocabulary is closed
+        self.cut = self.count = self.total = 0
+        self.examples: dict[str, None] = {}
+        self.first: tuple[int, Origin | None] | None = None  # number and origin of the first pair with one
+
+    def cut_rows(self, pairs: Sequence[Pair], rows: Sequence[list[int]], start: int) -> list[list[int]]:
+        """Return the token ids of successive pairs, from number `start` on, within the limit."""
+        if self.limit is not None:
+            self.cut += sum(len(row) > self.limit for row in rows)
+        rows = [row[: self.limit] for row in rows]
+        for number, (pair, row) in enumerate(zip(pairs, rows, strict=True), start=start):
+            self.total += len(row)
+            if self.unknown in row:
+                self._add_unknown(pair, row, number)
+        return rows
+
+    def _add_unknown(self, pair: Pair, row: list[int], number: int) -> None:
+        self.first = self.first or (number, pair.origin)
+        if self.count < UNKNOWN_READ:
+            spelled = zip(self.tokenizer.spell(getattr(pair, self.name)), row, strict=False)
+            self.examples |= {token: None for token, id in spelled if id == self.unknown}
+        self.count += sum(id == self.unknown for id in row)
+
+    def log(self, split: str | None, lengths: Lengths, pairs: Sequence[Pair]) -> None:
+        """Log what was counted. `split` is the name of the pairs; None to log no unknown tokens."""
+        if self.cut:
+            text = "%d of %d %ss are truncated to %d tokens: batching.max_%s_length"
+            log.warning(text, self.cut, len(lengths), self.name, self.limit, self.name)
+        if self.limit is None and len(lengths) >= OUTLIER_PAIRS:
+            self._log_outlier(lengths, pairs)
+        if self.first is not None and split is not None:
+            number, origin = self.first
+            place = f"the {split} data"
+            counted = describe_unknown(
+                self.count, self.total, self.name, place, self.examples, self.tokenizer
+            )
+            log.warning("%s; first in %s", counted, origin or f"pair {number} of {len(pairs)}")
+
+    def _log_outlier(self, lengths: Lengths, pairs: Sequence[Pair]) -> None:
+        """Warn of a sequence that is far longer than the others, since its batch is padded to it."""
+        position, usual = int(np.argmax(lengths)), int(np.quantile(lengths, 0.99))
+        if lengths[position] > OUTLIER_FACTOR * usual:
+            log.warning(
+                "%s: the %s has %d tokens, and 99 %% of the %ss have at most %d. Its batch needs much "
+                "memory: correct the line, or set batching.max_%s_length",
+                pairs[position].origin or f"pair {position + 1} of {len(pairs)}",
+                *(self.name, lengths[position], self.name, usual, self.name),
+            )
 
 
 def encode(
@@ -205,7 +223,8 @@ def encode(
     max_source_length: int | None,
     max_target_length: int | None,
     with_copy_ids: bool = False,
-    folder: Path | None = None,
+    name: str | None = None,
+    store: Store | None = None,
 ) -> Examples:
     """Encode raw pairs as token ids. Targets become SOS … EOS.
 
@@ -215,38 +234,40 @@ def encode(
         with_copy_ids: add `Batch.copy_ids` for readouts that copy, and give target tokens outside the
             vocabulary that occur in the source the id they are copied as. Source and target tokens are
             compared as text, so both tokenizers must split it in the same way.
-        folder: write the ids into files of this folder; None to keep them in memory.
+        name: what the pairs are called in the warning of tokens outside the vocabulary; None for no warning.
+        store: where the ids are stored; None for memory.
     """
     eos = [EOS] if source_eos else []
-    source_limit, target_limit = text_limits(source_eos, max_source_length, max_target_length)
-    source_size, target_size = vocabularies.source.size, vocabularies.target.size
-    copied_size = target_size + COPIED if with_copy_ids else target_size
-    source_writer = SequenceWriter(folder, "source", size=source_size)
-    target_writer = SequenceWriter(folder, "target", size=copied_size)
-    copy_writer = SequenceWriter(folder, "copy", size=copied_size) if with_copy_ids else None
-    cut_sources = cut_targets = 0
+    limits = text_limits(source_eos, max_source_length, max_target_length)
+    sides = [_Side(*each) for each in zip(("source", "target"), vocabularies, limits, strict=True)]
+    store = Store() if store is None else store
+    sizes = vocabularies.source.size, vocabularies.target.size + COPIED * with_copy_ids
+    names = ("source", "target", "copy") if with_copy_ids else ("source", "target")
+    dtypes = [np.uint16 if sizes[each != "source"] <= 1 << 16 else np.int32 for each in names]
+    ends = [0] * len(names)
     blocks = with_progress(batched(pairs, BLOCK), "pairs encoded", size=len)
     for start, block in zip(range(0, len(pairs), BLOCK), blocks, strict=True):
-        sources = vocabularies.source.encode_all([pair.source for pair in block])
-        targets = vocabularies.target.encode_all([pair.target for pair in block])
+        sources, targets = (
+            side.tokenizer.encode_all([getattr(pair, side.name) for pair in block]) for side in sides
+        )
         _check(block, sources, targets, vocabularies, start, len(pairs))
-        cut_sources += _count_longer(sources, source_limit)
-        cut_targets += _count_longer(targets, target_limit)
-        if copy_writer is not None:
-            copy_ids, targets = _copy_ids(block, vocabularies, targets, source_limit)
-            copy_writer.append([row + eos for row in copy_ids])
-        source_writer.append([source[:source_limit] + eos for source in sources])
-        target_writer.append([[SOS, *target[:target_limit], EOS] for target in targets])
-    examples = Examples(
-        source_writer.finish(), target_writer.finish(), None if copy_writer is None else copy_writer.finish()
-    )
-    _log_lengths("source", source_limit, cut_sources, examples.sources.lengths - len(eos), pairs)
-    _log_lengths("target", target_limit, cut_targets, examples.targets.lengths - 2, pairs)
+        if with_copy_ids:
+            copy_ids, targets = _copy_ids(block, vocabularies, targets, limits[0])
+        sources, targets = (
+            side.cut_rows(block, rows, start + 1)
+            for side, rows in zip(sides, (sources, targets), strict=True)
+        )
+        written = [[row + eos for row in sources], [[SOS, *row, EOS] for row in targets]]
+        if with_copy_ids:
+            written.append([row + eos for row in copy_ids])
+        for number, rows in enumerate(written):
+            ends[number] = Sequences.append(
+                store, names[number], rows, start=ends[number], dtype=dtypes[number]
+            )
+    examples = Examples(*(Sequences(store, each) for each in names))
+    sides[0].log(name, examples.sources.lengths - len(eos), pairs)
+    sides[1].log(name, examples.targets.lengths - 2, pairs)
     return examples
-
-
-def _count_longer(rows: Sequence[Sequence[int]], limit: int | None) -> int:
-    return 0 if limit is None else sum(len(row) > limit for row in rows)
 
 
 def _check(
@@ -276,55 +297,14 @@ def _check(
             )
 
 
-def log_unknown(name: str, examples: Examples, pairs: Sequence[Pair], vocabularies: Vocabularies) -> None:
-    """Count the tokens of a split that are outside the vocabulary, and say where the first one is.
-
-    Args:
-        name: what the split is called.
-        examples: the encoded pairs.
-        pairs: the pairs themselves.
-        vocabularies: those with which they were encoded.
-    """
-    for side, sequences, tokenizer, start in (
-        ("source", examples.sources, vocabularies.source, 0),
-        ("target", examples.targets, vocabularies.target, 1),  # after SOS
-    ):
-        if (unknown := tokenizer.id_of(UNKNOWN)) is None:  # a closed vocabulary
-            continue
-        count = total = 0
-        first: list[int] = []
-        for row in range(0, len(examples), BLOCK):
-            begin, end = sequences.offsets[[row, min(row + BLOCK, len(examples))]]
-            ids = sequences.tokens[begin:end]
-            places = np.flatnonzero(ids == unknown)
-            count += len(places)
-            total += int((ids > EOS).sum())
-            first += (places[: UNKNOWN_READ - len(first)] + begin).tolist()
-            sequences.release()
-        if not count:
-            continue
-        rows = np.searchsorted(sequences.offsets, first, side="right") - 1
-        tokens: dict[str, None] = {}
-        for place, row in zip(first, rows.tolist(), strict=True):
-            spelling = tokenizer.spell(getattr(pairs[row], side))
-            tokens[spelling[place - sequences.offsets[row] - start]] = None
-        origin = pairs[int(rows[0])].origin or f"pair {rows[0] + 1} of {len(pairs)}"
-        counted = describe_unknown(count, total, side, f"the {name} data", tokens, tokenizer)
-        log.warning("%s; first in %s", counted, origin)
-
-
 def describe_unknown(
     count: int, total: int, side: str, place: str, tokens: Iterable[str], tokenizer: Tokenizer
 ) -> str:
-    """Describe the tokens of one side that are outside the vocabulary, by their number and examples.
+    """Describe `count` of `total` tokens of one side that are outside the vocabulary, with examples.
 
     Args:
-        count: number of these tokens.
-        total: number of all tokens.
-        side: "source" or "target".
         place: what the tokens are of.
         tokens: distinct tokens, of which the first are the examples. Subwords have lost their spelling.
-        tokenizer: the tokenizer of this side.
     """
     named = islice((token.strip() or token for token in tokens if token != UNKNOWN), UNKNOWN_EXAMPLES)
     examples = ", ".join(
@@ -344,46 +324,15 @@ def _other_form(token: str, tokenizer: Tokenizer) -> str:
     return ""
 
 
-def _log_lengths(
-    side: str, limit: int | None, truncated: int, lengths: Lengths, pairs: Sequence[Pair]
-) -> None:
-    """Log how many sequences are truncated; without a limit, warn of one that is far longer than the others.
-
-    A batch is padded to its longest sequence.
-    """
-    if limit is not None:
-        if truncated:
-            text = "%d of %d %ss are truncated to %d tokens: batching.max_%s_length"
-            log.warning(text, truncated, len(lengths), side, limit, side)
-        return
-    if len(lengths) < OUTLIER_PAIRS:
-        return
-    position, usual = int(np.argmax(lengths)), int(np.quantile(lengths, 0.99))
-    if lengths[position] > OUTLIER_FACTOR * usual:
-        log.warning(
-            "%s: the %s has %d tokens, and 99 %% of the %ss have at most %d. Its batch needs much memory: "
-            "correct the line, or set batching.max_%s_length",
-            pairs[position].origin or f"pair {position + 1} of {len(pairs)}",
-            side,
-            lengths[position],
-            side,
-            usual,
-            side,
-        )
-
-
 def _copy_ids(
     pairs: Sequence[Pair],
     vocabularies: Vocabularies,
     targets: Sequence[Sequence[int]],
     source_limit: int | None,
 ) -> tuple[list[list[int]], list[list[int]]]:
-    """Compute the target id of each copied source token, and replace UNK in targets by copied ids.
+    """Return the target id of each copied source token, and the targets with copied ids in place of UNK.
 
     Only the first `source_limit` tokens of a source can be copied. Features have PAD, which no search emits.
-
-    Returns:
-        For each of N pairs, an id per source token and an id per target token.
     """
     tokenizer = vocabularies.target
     copy_ids, copied_targets = [], []
@@ -417,14 +366,3 @@ def text_limits(
             )
         limits.append(None if length is None else length - eos)
     return limits[0], limits[1]
-
-
-def first_positions(pairs: Sequence[Pair]) -> NDArray[np.int64]:
-    """Return the position of the first pair with the same input, for each of N pairs, [N].
-
-    Pairs with the same source and annotations, such as the names that placeholders stand for, are one input
-    with several references.
-    """
-    first: dict[tuple[str, str], int] = {}
-    keys = ((pair.source, str(pair.annotations)) for pair in pairs)
-    return np.array([first.setdefault(key, position) for position, key in enumerate(keys)], dtype=np.int64)

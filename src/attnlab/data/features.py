@@ -6,6 +6,7 @@ They follow the source text as symbols of their own: `deve` with `N;ACC` is `dev
 from __future__ import annotations
 
 import re
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from attnlab.data.corpus import Pair
@@ -24,18 +25,10 @@ FEATURE_TOKEN = re.compile(FEATURE.replace(" ", " ?", 1))
 
 
 def split_features(features: str) -> list[str]:
-    """Split features at `;`, `,` and brackets; a bracket is a feature of its own, so that nesting is kept.
-
-    Raises:
-        UserError: if a bracket is not closed or not opened.
-    """
+    """Split features at `;`, `,` and brackets; a bracket is a feature of its own, so that nesting is kept."""
     split = re.findall(r"[()]|[^;,()]+", "".join(features.split()))
-    depth = 0
-    for feature in split:
-        depth += (feature == "(") - (feature == ")")
-        if depth < 0:
-            break
-    if depth != 0:
+    depths = [0, *accumulate((feature == "(") - (feature == ")") for feature in split)]
+    if min(depths) < 0 or depths[-1] != 0:
         raise UserError(f"the features {features!r} have a bracket without a counterpart")
     return split
 
@@ -55,11 +48,6 @@ def pair_with_features(source: str, target: str = "") -> Pair:
     if not text.strip():
         raise UserError("there is no text before the tab: give TEXT<TAB>FEATURES")
     return Pair(with_features(text, features), target)
-
-
-def without_features(source: str) -> str:
-    """Return the text of a source of `with_features`."""
-    return FEATURES.sub("", source)
 
 
 def features_of(source: str) -> list[str]:

@@ -7,7 +7,7 @@ from lightning.pytorch import Trainer
 from numpy.typing import NDArray
 
 from attnlab.data.corpus import Corpus
-from attnlab.data.examples import Examples, first_positions
+from attnlab.data.examples import Examples
 from attnlab.errors import UserError
 from attnlab.types import EOS
 
@@ -23,7 +23,6 @@ class LoadedData:
     corpus = Corpus(evaluation_only=True)
 
     def __init__(self, trainer: Trainer) -> None:
-        self._inputs: dict[str, NDArray[np.int64]] = {}
         self.loaders: dict[str, Any] = {
             "train": trainer.train_dataloader,
             "val": trainer.val_dataloaders,
@@ -46,14 +45,12 @@ class LoadedData:
     @property
     def source_eos(self) -> bool:
         """True if sources end with EOS."""
-        return self.examples("train").sources.row(0)[-1] == EOS
+        return EOS in self.examples("train").sources.padded([0])[0]
 
     def pairs(self, split: str) -> Any:
         """Return the text pairs of a split, which `Batch.indices` refer to."""
         return self.examples(split).pairs
 
     def inputs(self, split: str) -> NDArray[np.int64]:
-        """Return the position of the first pair with the same input, for each pair of a split, [N]."""
-        if split not in self._inputs:
-            self._inputs[split] = first_positions(self.pairs(split))
-        return self._inputs[split]
+        """Return `Examples.inputs` of a split."""
+        return self.examples(split).inputs

@@ -1,26 +1,24 @@
-"""Pairs in files that are mapped into memory, for corpora that do not fit into it.
+"""Arrays in memory or in mapped files, and pairs in such files, for corpora that do not fit into memory.
 
 The files are written once under the digest of all that they depend on (`attnlab.files.cache`). Processes
-share their pages. A `Pair` is made from them when it is read, and is not kept. They are mapped as NumPy
-arrays: training needs no further package, and batches are indexed by the same code as in memory.
+share their pages. A `Pair` is made from them when it is read, and is not kept.
 
 N pairs
 """
 
 import hashlib
 import json
-import logging
 import mmap
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, overload
 
 import numpy as np
 import tokenizers
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from attnlab.data.corpus import Origin, Pair
 from attnlab.files.cache import Cached, Key, deferred_messages, find, find_or_write, with_progress
@@ -31,29 +29,47 @@ BLOCK = 10_000
 """Pairs that are read, encoded or written at a time."""
 
 
-class MappedArray:
-    """A file of numbers as a read-only array.
+class Store:
+    """Arrays by name that grow block by block: in memory, or in files that are mapped into memory.
 
     Args:
-        path: the file.
-        dtype: type of the numbers.
+        folder: folder of the files; None for arrays in memory.
     """
 
-    def __init__(self, path: Path, dtype: DTypeLike) -> None:
-        self._arguments = path, dtype
-        self._map = None
-        if path.stat().st_size:
-            with path.open("rb") as file:
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        self.array: NDArray[Any] = np.frombuffer(self._map or b"", dtype)
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
+        self._blocks: dict[str, list[NDArray[Any]]] = {}
+        self._maps: list[mmap.mmap] = []
+
+    def append(self, name: str, values: NDArray[Any]) -> None:
+        """Append values, always of the same type, to an array, which need not exist."""
+        if self.folder is None:
+            self._blocks.setdefault(name, []).append(values)
+            return
+        with (self.folder / f"{name}.{values.dtype}").open("ab") as file:
+            file.write(values.tobytes())
+
+    def array(self, name: str, *, writable: bool = False) -> NDArray[Any]:
+        """Return an array; changes of a `writable` one do not change its file."""
+        if self.folder is None:
+            blocks = self._blocks.get(name, [np.empty(0, np.int64)])
+            self._blocks[name] = blocks if len(blocks) == 1 else [np.concatenate(blocks)]
+            return self._blocks[name][0]
+        (path,) = self.folder.glob(f"{name}.*")
+        if not path.stat().st_size:
+            return np.empty(0, path.suffix[1:])
+        with path.open("rb") as file:
+            access = mmap.ACCESS_COPY if writable else mmap.ACCESS_READ
+            self._maps.append(mmap.mmap(file.fileno(), 0, access=access))
+        return np.frombuffer(self._maps[-1], path.suffix[1:])
 
     def release(self) -> None:
         """Remove the pages read so far from the memory of this process; they stay in the system's cache."""
-        if self._map is not None:
-            self._map.madvise(mmap.MADV_DONTNEED)
+        for mapped in self._maps:
+            mapped.madvise(mmap.MADV_DONTNEED)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return MappedArray, self._arguments
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_maps": []}
 
 
 class MappedPairs(Sequence[Pair]):
@@ -61,21 +77,20 @@ class MappedPairs(Sequence[Pair]):
 
     Args:
         cached: folder of the files.
-        rows: numbers of the pairs in the files, [N]; None for all.
+        rows: store, and name in it, of the numbers of the pairs in the files, [N]; None for all.
         digest: identifies the pairs and their order; None for the digest of the folder.
     """
 
     def __init__(
-        self, cached: Cached, rows: NDArray[Any] | MappedArray | None = None, digest: str | None = None
+        self, cached: Cached, rows: tuple[Store, str] | None = None, digest: str | None = None
     ) -> None:
         self._arguments = cached, rows, digest
         self.digest = digest or cached.digest
-        self._text = MappedArray(cached.folder / "text", np.uint8)
-        self._bounds = MappedArray(cached.folder / "bounds", np.int64)
-        self._lines = MappedArray(cached.folder / "lines", np.int64)
-        self._rows = rows.array if isinstance(rows, MappedArray) else rows
-        self._size = len(self._lines.array) if self._rows is None else len(self._rows)
-        self._folder = cached.folder
+        self.root = cached.folder.parents[1]  # of the cache
+        self._store = Store(cached.folder)
+        self._text, self._bounds, self._lines = map(self._store.array, ("text", "bounds", "lines"))
+        self._rows = None if rows is None else rows[0].array(rows[1])
+        self._size = len(self._lines) if self._rows is None else len(self._rows)
         self._origins: list[tuple[int, str, str]] = cached.values["origins"]
         self._starts = [row for row, _, _ in self._origins]
 
@@ -105,69 +120,75 @@ class MappedPairs(Sequence[Pair]):
         if len(rows) <= IN_MEMORY:
             return self._read(rows)
         digest = hashlib.sha256(self.digest.encode() + np.ascontiguousarray(positions, np.int64).tobytes())
-        return MappedPairs(self._arguments[0], rows.astype(np.int32), digest.hexdigest()[:32])
+        store = Store()
+        store.append("rows", rows.astype(np.int32))
+        return MappedPairs(self._arguments[0], (store, "rows"), digest.hexdigest()[:32])
 
-    def cached(self, key: Key, write: Callable[[Path], dict[str, Any]], *, noun: str) -> Cached:
-        """Return files that are computed from these pairs; see `find_or_write`."""
-        key = {**key, "pairs": self.digest, **_versions()}
-        return find_or_write(self._folder.parents[1], key, write, noun=noun)
-
-    def view(self, cached: Cached, name: str) -> Sequence[Pair]:
-        """Return the pairs whose positions are a file of int64 of `cached`."""
-        positions = MappedArray(cached.folder / name, np.int64)
-        if len(positions.array) <= IN_MEMORY or self._rows is not None:
-            return self.select(positions.array)
-        return MappedPairs(self._arguments[0], positions, f"{cached.digest}/{name}")
+    def view(self, store: Store, name: str) -> Sequence[Pair]:
+        """Return the pairs whose positions are an array of a store in files."""
+        positions = store.array(name)
+        if len(positions) <= IN_MEMORY or self._rows is not None or store.folder is None:
+            return self.select(positions)
+        return MappedPairs(self._arguments[0], (store, name), f"{store.folder.name}/{name}")
 
     def _rows_of(self, positions: NDArray[Any]) -> NDArray[Any]:
         return positions if self._rows is None else self._rows[positions]
 
     def _read(self, rows: NDArray[Any]) -> list[Pair]:
         places = (3 * rows.astype(np.int64)[:, None] + np.arange(4)).ravel()
-        bounds = iter(self._bounds.array[places].tolist())
-        text = self._text.array.data
+        bounds = iter(self._bounds[places].tolist())
+        text = self._text.data
         pairs = []
-        for row, line, start in zip(rows.tolist(), self._lines.array[rows].tolist(), bounds, strict=False):
+        for row, line, start in zip(rows.tolist(), self._lines[rows].tolist(), bounds, strict=False):
             middle, end, after = next(bounds), next(bounds), next(bounds)
             _, file, unit = self._origins[bisect_right(self._starts, row) - 1]
             extra = _read_extra(str(text[end:after], "utf-8")) if after > end else {}
             source, target = str(text[start:middle], "utf-8"), str(text[middle:end], "utf-8")
             pairs.append(Pair(source, target, origin=Origin(file, line, unit), **extra))
-        for array in (self._text, self._bounds, self._lines):
-            array.release()
+        self._store.release()
         return pairs
 
 
 def gather(
-    pairs: Iterator[Pair], *, cache: Path | None, key: Callable[[], Key | None], noun: str
+    read: Callable[[], Iterator[Pair]], *, cache: Path | None, key: Callable[[], Key | None], noun: str
 ) -> Sequence[Pair]:
     """Return pairs that are read one by one: a list of a few, or files of the cache for many.
 
     Args:
-        pairs: the pairs with their origins, and without post-processing.
+        read: reads the pairs with their origins, and without post-processing.
         cache: folder of the cache; None for a list in any case.
-        key: everything that the pairs depend on; None if it cannot be determined.
-        noun: the pairs in messages.
+        key: returns everything that the pairs depend on; None if it cannot be determined.
     """
     described = None if cache is None else key()
     if cache is None or described is None:
-        return list(pairs)
+        return list(read())
     described = {**described, **_versions()}
     if found := find(cache, described):
         return MappedPairs(found)
     with deferred_messages() as messages:
-        first = list(islice(pairs, IN_MEMORY + 1))
+        first = list(islice(read(), IN_MEMORY + 1))
         if len(first) <= IN_MEMORY:
             return first
-        before = [*messages]
-        messages.clear()
+        messages.clear()  # they are logged when the pairs are read again
+    return MappedPairs(find_or_write(cache, described, lambda folder: write_pairs(folder, read()), noun=noun))
 
-        def write(folder: Path) -> dict[str, Any]:
-            for name, level, message in before:
-                logging.getLogger(name).log(level, "%s", message)
-            return write_pairs(folder, chain(first, pairs))
 
-        return MappedPairs(find_or_write(cache, described, write, noun=noun))
+def computed(pairs: Sequence[Pair], key: Key, compute: Callable[[Store], None], *, noun: str) -> Store:
+    """Return the arrays that `compute` appends to a store; those of mapped pairs are files of the cache.
+
+    Their `key` is everything that they depend on besides the pairs, and `noun` describes them in messages.
+    """
+    if not isinstance(pairs, MappedPairs):
+        store = Store()
+        compute(store)
+        return store
+
+    def write(folder: Path) -> dict[str, Any]:
+        compute(Store(folder))
+        return {}
+
+    key = {**key, "pairs": pairs.digest, **_versions()}
+    return Store(find_or_write(pairs.root, key, write, noun=noun).folder)
 
 
 def write_pairs(folder: Path, pairs: Iterable[Pair]) -> dict[str, Any]:
@@ -176,25 +197,25 @@ def write_pairs(folder: Path, pairs: Iterable[Pair]) -> dict[str, Any]:
     "text" has the source, the target and the other attributes of each pair in turn, in UTF-8; "bounds" their
     ends, [3 N + 1], and "lines" the lines that the pairs were read from, [N].
     """
+    store = Store(folder)
     origins: list[tuple[int, str, str]] = []
     end = count = 0
-    blocks = with_progress(batched(pairs, BLOCK), "pairs read", size=len)
-    with (folder / "text").open("wb") as text, (folder / "bounds").open("wb") as bounds:
-        bounds.write(np.zeros(1, np.int64).tobytes())
-        with (folder / "lines").open("wb") as lines:
-            for block in blocks:
-                parts: list[bytes] = []
-                for row, pair in enumerate(block, start=count):
-                    assert pair.origin is not None
-                    place = pair.origin.file, pair.origin.unit
-                    if not origins or place != origins[-1][1:]:
-                        origins.append((row, *place))
-                    parts += (pair.source.encode(), pair.target.encode(), _extra(pair))
-                text.write(b"".join(parts))
-                ends = end + np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))
-                bounds.write(ends.tobytes())
-                lines.write(np.array([pair.origin.line for pair in block if pair.origin], np.int64).tobytes())
-                end, count = int(ends[-1]), count + len(block)
+    store.append("bounds", np.zeros(1, np.int64))
+    for block in with_progress(batched(pairs, BLOCK), "pairs read", size=len):
+        parts: list[bytes] = []
+        lines: list[int] = []
+        for row, pair in enumerate(block, start=count):
+            assert pair.origin is not None
+            place = pair.origin.file, pair.origin.unit
+            if not origins or place != origins[-1][1:]:
+                origins.append((row, *place))
+            parts += (pair.source.encode(), pair.target.encode(), _extra(pair))
+            lines.append(pair.origin.line)
+        ends = end + np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))
+        store.append("text", np.frombuffer(b"".join(parts), np.uint8))
+        store.append("bounds", ends)
+        store.append("lines", np.array(lines, np.int64))
+        end, count = int(ends[-1]), count + len(block)
     return {"origins": origins}
 
 
@@ -203,6 +224,12 @@ def select(pairs: Sequence[Pair], positions: NDArray[Any]) -> Sequence[Pair]:
     if isinstance(pairs, MappedPairs):
         return pairs.select(positions)
     return [pairs[position] for position in positions.tolist()]
+
+
+def hash_texts(texts: Iterable[str], count: int) -> NDArray[np.int64]:
+    """Return the 64-bit hash of each of `count` texts: among 12 million, two are equal with p = 4e-6."""
+    digests = (hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts)
+    return np.fromiter((int.from_bytes(digest, "little", signed=True) for digest in digests), np.int64, count)
 
 
 def batched(items: Iterable[Any], size: int) -> Iterator[list[Any]]:

@@ -1,48 +1,28 @@
-"""Random splits of a corpus, and filters of its training pairs."""
+"""Random splits of a corpus."""
 
-import hashlib
 import logging
 import random
 import unicodedata
 from array import array
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypedDict, TypeVar
+from typing import TypeVar
 
 import numpy as np
-from annotated_types import Ge
 from numpy.typing import NDArray
 
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.mapped import BLOCK, MappedPairs, batched, select
+from attnlab.data.mapped import MappedPairs, Store, computed, hash_texts, select
 from attnlab.errors import UserError
-from attnlab.settings import Count, Fraction, Size
 
 log = logging.getLogger(__name__)
+
+SPLITS = ("train", "val", "test")
 
 Example = TypeVar("Example")
 Positions = NDArray[np.int64]
 TestSets = Sequence[Pair] | Mapping[str, Sequence[Pair]]
 """A test set, or several by name."""
-
-
-class SplitSettings(TypedDict, total=False):
-    """Settings that datasets pass on to `split_off`.
-
-    Args:
-        max_tokens: longest source or target of a training pair, in white-space separated tokens; None for
-            any.
-        max_ratio: largest ratio of the lengths of a training pair; None for any.
-        val_fraction: share of the pairs in a validation split that is split off.
-        test_fraction: share of the pairs in a test split that is split off.
-        seed: seed of the split.
-    """
-
-    max_tokens: Size | None
-    max_ratio: Annotated[float, Ge(1)] | None
-    val_fraction: Fraction
-    test_fraction: Fraction
-    seed: Count
 
 
 def split(
@@ -124,50 +104,36 @@ def split_off(
     test: TestSets | None,
     *,
     files: tuple[Path, ...],
-    max_tokens: int | None = None,
-    max_ratio: float | None = None,
-    val_fraction: float = 0.1,
-    test_fraction: float = 0.1,
-    seed: int = 0,
+    val_fraction: float,
+    test_fraction: float,
+    seed: int,
 ) -> Corpus:
     """Return the corpus of these pairs; validation and test pairs that are None are split off at random.
 
     Pairs whose sources differ only in case, punctuation, symbols and white space stay in one split. (A
-    tokenizer that drops more, such as digits, can still make sources of different splits equal.) Training
-    pairs are filtered by `filter_pairs`. For the settings see `SplitSettings`.
+    tokenizer that drops more, such as digits, can still make sources of different splits equal.)
     """
     fractions = {
         "validation": val_fraction if val is None else 0.0,
         "test": test_fraction if test is None else 0.0,
     }
-    limits: dict[str, Any] = {"max_tokens": max_tokens, "max_ratio": max_ratio}
+    if not any(fractions.values()):
+        return Corpus(train=pairs, val=val or [], test=test or [], files=files)
 
-    def positions() -> dict[str, Positions | None]:
-        parts: tuple[Positions | None, ...] = (None, None, None)
-        if any(fractions.values()):
-            parts = _split_sources(pairs, fractions, seed)
-        return {"train": _filter(pairs, parts[0], **limits), "val": parts[1], "test": parts[2]}
+    def compute(store: Store) -> None:
+        for name, positions in zip(SPLITS, _split_sources(pairs, fractions, seed), strict=True):
+            store.append(name, positions)
 
-    if isinstance(pairs, MappedPairs) and (any(fractions.values()) or any(limits.values())):
-
-        def write(folder: Path) -> dict[str, Any]:
-            for name, part in positions().items():
-                if part is not None:
-                    part.tofile(folder / name)
-            return {}
-
-        key = {"fractions": fractions, "seed": seed, **limits, "unicode": unicodedata.unidata_version}
-        cached = pairs.cached(key, write, noun="the splits")
-        parts = {
-            name: pairs.view(cached, name) if (cached.folder / name).exists() else None
-            for name in ("train", "val", "test")
-        }
-    else:
-        parts = {name: None if part is None else select(pairs, part) for name, part in positions().items()}
+    key = {"fractions": fractions, "seed": seed, "unicode": unicodedata.unidata_version}
+    store = computed(pairs, key, compute, noun="the splits")
+    train, new_val, new_test = (
+        pairs.view(store, name) if isinstance(pairs, MappedPairs) else select(pairs, store.array(name))
+        for name in SPLITS
+    )
     return Corpus(
-        train=pairs if parts["train"] is None else parts["train"],
-        val=(parts["val"] or []) if val is None else val,
-        test=(parts["test"] or []) if test is None else test,
+        train=train,
+        val=new_val if val is None else val,
+        test=new_test if test is None else test,
         files=files,
     )
 
@@ -176,7 +142,10 @@ def _split_sources(
     pairs: Sequence[Pair], fractions: Mapping[str, float], seed: int
 ) -> tuple[Positions, Positions, Positions]:
     """Split pairs at random; pairs whose sources have equal keys stay together."""
-    groups = _source_groups(pairs)
+    dropped = _Dropped()
+    hashes = hash_texts((_source_key(pair.source, dropped) for pair in pairs), len(pairs))
+    _, first, numbers = np.unique(hashes, return_index=True, return_inverse=True)
+    groups = np.argsort(np.argsort(first))[numbers]  # [N], numbered in the order of their first pairs
     train, val, test = split_groups(
         groups, val_fraction=fractions["validation"], test_fraction=fractions["test"], seed=seed
     )
@@ -184,7 +153,7 @@ def _split_sources(
     empty = [name for name, size in sizes.items() if size == 0 and fractions.get(name, 1) > 0]
     if empty:
         message = (
-            f"{' and '.join(empty)} data is empty: {len(pairs)} pairs with {groups.max() + 1} different "
+            f"{' and '.join(empty)} data is empty: {len(pairs)} pairs with {len(first)} different "
             "sources (without case, punctuation and white space), and pairs with equal sources stay in "
             "one split. Provide more data, or separate files by data.train, data.val and data.test"
         )
@@ -194,73 +163,18 @@ def _split_sources(
     return train, val, test
 
 
-def _source_groups(pairs: Sequence[Pair]) -> NDArray[np.int64]:
-    """Return a number for each source, [N], equal for equal keys, in the order of their first pairs.
+class _Dropped(dict[int, int | None]):
+    """Table for `str.translate` that deletes punctuation and symbols."""
 
-    The keys are compared by 64-bit hashes: among 12 million, two are equal with a probability of 4e-6.
-    """
-    hashes = np.empty(len(pairs), np.int64)
-    for start, block in zip(range(0, len(pairs), BLOCK), batched(pairs, BLOCK), strict=True):
-        digests = (hashlib.blake2b(key.encode(), digest_size=8).digest() for key in _source_keys(block))
-        hashes[start : start + len(block)] = np.frombuffer(b"".join(digests), np.int64)
-    _, first, groups = np.unique(hashes, return_index=True, return_inverse=True)
-    number = np.empty(len(first), np.int64)
-    number[np.argsort(first)] = np.arange(len(first))
-    return number[groups]
+    def __missing__(self, character: int) -> int | None:
+        is_dropped = unicodedata.category(chr(character))[0] in {"P", "S"}
+        return self.setdefault(character, None if is_dropped else character)
 
 
-def _source_keys(pairs: Sequence[Pair]) -> Iterator[str]:
-    """Yield each source without case, punctuation and symbols and with single spaces.
+def _source_key(source: str, dropped: _Dropped) -> str:
+    """Return a source without case, punctuation and symbols and with single spaces.
 
     A source that consists of punctuation and symbols only, such as an emoji, is its own key.
     """
-    folded = [pair.source.casefold() for pair in pairs]
-    dropped = {
-        ord(character): None
-        for character in set("".join(folded))
-        if unicodedata.category(character)[0] in {"P", "S"}
-    }
-    return (" ".join(text.translate(dropped).split()) or text for text in folded)
-
-
-def filter_pairs(pairs: Sequence[Pair], *, max_tokens: int | None, max_ratio: float | None) -> Sequence[Pair]:
-    """Return the pairs that satisfy both limits, and log how many were dropped for which reason.
-
-    Lengths are counted in white-space separated tokens, before the tokenizer of a run.
-    """
-    kept = _filter(pairs, None, max_tokens=max_tokens, max_ratio=max_ratio)
-    return pairs if kept is None else select(pairs, kept)
-
-
-def _filter(
-    pairs: Sequence[Pair], positions: Positions | None, *, max_tokens: int | None, max_ratio: float | None
-) -> Positions | None:
-    """Return which positions of pairs satisfy both limits of `filter_pairs`; None stands for all pairs."""
-    if max_tokens is None and max_ratio is None:
-        return positions
-    chosen = pairs if positions is None else select(pairs, positions)
-    kept: list[NDArray[np.bool_]] = []
-    too_long = too_different = 0
-    for block in batched(chosen, BLOCK):
-        sizes = np.array([(len(pair.source.split()), len(pair.target.split())) for pair in block])
-        shorter, longer = sizes.min(axis=1), sizes.max(axis=1)
-        is_long = np.zeros(len(block), bool) if max_tokens is None else longer > max_tokens
-        is_different = np.zeros(len(block), bool) if max_ratio is None else longer > max_ratio * shorter
-        too_long += int(is_long.sum())
-        too_different += int((is_different & ~is_long).sum())
-        kept.append(~(is_long | is_different))
-    places = np.flatnonzero(np.concatenate(kept))
-    if len(places) < len(chosen):
-        log.info(
-            "dropped %d of %d training pairs: %d longer than data.max_tokens, %d above data.max_ratio",
-            len(chosen) - len(places),
-            len(chosen),
-            too_long,
-            too_different,
-        )
-    if not len(places):
-        raise UserError(
-            f"data.max_tokens={max_tokens} and data.max_ratio={max_ratio} drop all {len(chosen)} training "
-            "pairs. Increase them, or set null for no limit"
-        )
-    return places if positions is None else positions[places]
+    folded = source.casefold()
+    return " ".join(folded.translate(dropped).split()) or folded

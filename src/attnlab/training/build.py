@@ -4,13 +4,15 @@ Sizes that follow from other sizes are derived here. The builders of what trains
 `attnlab.training.components`, since predicting does not need Lightning, whose import takes seconds.
 """
 
+import json
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
+from itertools import chain
 from typing import Any
 
+import numpy as np
 import torch
 from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
@@ -21,7 +23,7 @@ from attnlab.config.options import suggest
 from attnlab.data.corpus import Corpus, Pair, Preparation, plain_pair
 from attnlab.data.examples import Examples, encode
 from attnlab.data.features import feature_ids, pair_with_features
-from attnlab.data.mapped import MappedPairs
+from attnlab.data.mapped import MappedPairs, Store, computed
 from attnlab.data.tokenization.tokenizer import Tokenizer, parallel_tokenizers
 from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
 from attnlab.decoding.translator import Translator
@@ -89,20 +91,20 @@ def build_vocabularies(config: DictConfig, corpus: Corpus) -> Vocabularies:
             source=constructor(config.tokenizer),
             target=None if target is None else constructor(target),
             shared=config.shared_vocabulary,
-            others=[pair for split, pairs in corpus.splits.items() if split != "train" for pair in pairs],
+            others=chain.from_iterable(pairs for name, pairs in corpus.splits.items() if name != "train"),
         )
 
     if not isinstance(corpus.train, MappedPairs):
         return train()
 
-    def write(_: Path) -> dict[str, Any]:
+    def compute(store: Store) -> None:
         with parallel_tokenizers():
-            trained = train()
-        return {"sides": [(tokenizer.to_json(), tokenizer.dropout) for tokenizer in trained]}
+            sides = json.dumps([tokenizer.to_json() for tokenizer in train()])
+        store.append("sides", np.frombuffer(sides.encode(), np.uint8))
 
     settings = {name: OmegaConf.to_container(config, resolve=True).get(name) for name in TOKENIZERS}  # type: ignore[union-attr]
-    sides = corpus.train.cached(settings, write, noun="the vocabularies").values["sides"]
-    source, *other = [Tokenizer.from_json(text, dropout=dropout) for text, dropout in sides]
+    store = computed(corpus.train, settings, compute, noun="the vocabularies")
+    source, *other = map(Tokenizer.from_json, json.loads(store.array("sides").tobytes()))
     return Vocabularies(source, source if config.shared_vocabulary else other[0])
 
 

@@ -98,15 +98,11 @@ def find_source(
     if location is None:
         return None, trained
     newest = checkpoints.read_newest_checkpoint(run.last, run.previous) if run else None
-    if newest is None:
-        source = read_source(location)
-        vocabularies = source.extend(trained)
-    else:
-        source, (path, checkpoint) = None, newest
-        vocabularies = checkpoints.read_contents(checkpoint, path)[1]
-    for tokenizer, other in zip(vocabularies, trained, strict=True):
-        tokenizer.dropout = other.dropout  # checkpoints do not contain it
-    return source, vocabularies
+    if newest is not None:
+        path, checkpoint = newest
+        return None, checkpoints.read_contents(checkpoint, path)[1]
+    source = read_source(location)
+    return source, source.extend(trained)
 
 
 @torch.no_grad()

@@ -47,13 +47,9 @@ def choose_steps(config: DictConfig, pairs: int) -> DictConfig:
 
 
 def check_positions(network: Seq2Seq, data: Seq2SeqData) -> None:
-    """Raise `UserError` if a text of any split has more tokens than there are learned positions for.
-
-    Training texts with BPE dropout are limited to the learned positions.
-    """
-    data.positions = (max_positions(network, "encoder"), max_positions(network, "decoder"))
-    sides = ("encoder", "source"), ("decoder", "target")
-    for (part, side), limit in zip(sides, data.positions, strict=True):
+    """Raise `UserError` if a text of any split has more tokens than there are learned positions for."""
+    for part, side in (("encoder", "source"), ("decoder", "target")):
+        limit = max_positions(network, part)
         if limit == inf:
             continue
         for split, pairs in data.corpus.splits.items():
@@ -67,11 +63,6 @@ def check_positions(network: Seq2Seq, data: Seq2SeqData) -> None:
                     f"(up to {longest}; the first is {first}). Set {part}.max_positions={longest}, or "
                     f"batching.max_{side}_length={limit} to truncate them"
                 )
-        if getattr(data.vocabularies, side).dropout > 0:
-            message = (
-                "tokenizer.dropout: %ss with more tokens than %s.max_positions=%d keep their segmentation"
-            )
-            log.info(message, side, part, limit)
 
 
 def choose_max_length(config: DictConfig, data: Seq2SeqData) -> DictConfig:

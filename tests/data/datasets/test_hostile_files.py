@@ -46,7 +46,7 @@ TABLES = [
 JSON = [
     (b"", "the file is empty"),
     (b"[]\n", "line 1: a list in place of a JSON object per line"),
-    (b'[\n{"source": "a", "target": "b"}\n]\n', r"line 1: not valid JSON \(Expecting value\)"),
+    (b'[\n{"source": "a", "target": "b"}\n]\n', r"line 1: not valid JSON \(Expecting value"),
     (b"null\n", "line 1: a NoneType in place of a JSON object"),
     (b"5\n", "line 1: a int in place of a JSON object"),
     (b'"text"\n', "line 1: a str in place of a JSON object"),

@@ -84,7 +84,7 @@ def test_limit_applies_to_training_data_only(corpus):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"train": "train"}, r"train does not exist. For the aligned files train.de and train.en set data.l"),
+        ({"train": "train"}, "data.train: train does not exist"),
         ({"train": "train", "languages": ["de", "fr"]}, "data.train: train.fr does not exist"),
         ({"train": "nowhere", "languages": ["de", "en"]}, "data.train: nowhere.de does not exist"),
         ({"train": "train", "val": "gone", "languages": ["de", "en"]}, "data.val: gone.de does not exist"),

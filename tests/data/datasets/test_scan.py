@@ -6,11 +6,16 @@ from collections import Counter
 
 import pytest
 
-from attnlab.data.corpus import Corpus
+from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datasets.scan import commands, generate_scan, partition
 from attnlab.errors import UserError
 
 COMMANDS = commands()
+
+
+def parts(split: str) -> tuple[list[Pair], list[Pair]]:
+    train, jumps, test = partition(split, random.Random(0))
+    return [*train, *jumps], test
 
 
 def interpret(command: str) -> list[str]:
@@ -60,24 +65,24 @@ def test_commands_of_the_grammar() -> None:
     ],
 )
 def test_splits_have_their_documented_sizes(split: str, train: int, test: int) -> None:
-    training, tested = partition(split, random.Random(0))
+    training, tested = parts(split)
     assert (len(training), len(tested)) == (train, test)
     assert not {pair.source for pair in training} & {pair.source for pair in tested}
 
 
 def test_length_and_jump_splits_are_those_of_the_paper() -> None:
-    short, long = partition("length", random.Random(0))
+    short, long = parts("length")
     assert {len(pair.target.split()) for pair in long} == {24, 25, 26, 27, 28, 30, 32, 33, 36, 40, 48}
     assert max(len(pair.target.split()) for pair in short) == 22
-    known, new = partition("add_jump", random.Random(0))
+    known, new = parts("add_jump")
     assert Counter("jump" in pair.source for pair in known) == {False: 13_203, True: 1_467}
     assert {pair.source for pair in known if "jump" in pair.source} == {"jump"}
     assert all("jump" in pair.source for pair in new)
 
 
 def test_development_split_of_length_lacks_a_phrase_as_its_test_does() -> None:
-    training, test = partition("length", random.Random(0))
-    short, long = partition("length_dev", random.Random(0))
+    training, test = parts("length")
+    short, long = parts("length_dev")
     assert set(short) | set(long) == set(training)
     for pairs, tested, times in ((training, test, "thrice"), (short, long, "twice")):
         phrase = re.compile(f"(walk|look|run|jump) around (left|right) {times}")

@@ -29,7 +29,6 @@ ALL = [
     pytest.param(partial(characters, graphemes=False), id="codepoints"),
     pytest.param(partial(characters, graphemes=True), id="graphemes"),
     pytest.param(partial(subwords, max_size=66), id="bpe"),
-    pytest.param(partial(subwords, algorithm="unigram", max_size=66), id="unigram"),
     pytest.param(partial(words, max_size=166, split=["signs"], subwords=True), id="subwords of words"),
     pytest.param(partial(python, max_size=None), id="python"),
     pytest.param(partial(python, max_size=166, subwords=True), id="subwords of python"),
@@ -141,26 +140,16 @@ def test_bpe_merges_the_most_frequent_pairs() -> None:
     assert two_merges.tokens(two_merges.encode("ab abb cb")) == ["▁ab", "▁ab", "b", "▁", "c", "b"]
 
 
-def test_subword_labels_mark_the_start_of_words() -> None:
-    tokenizer = subwords(["low lower low lower"], algorithm="unigram", max_size=8)
-    labels = tokenizer.tokens(tokenizer.encode("low lower"))
-    assert "".join(labels) == "▁low▁lower"
-
-
-@pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
-def test_error_of_a_too_small_vocabulary_states_the_required_size(algorithm: str) -> None:
-    train = partial(subwords, algorithm=algorithm)
-    assert train(["abc abc"], max_size=4).size == 4 + 4  # ▁, a, b, c
+def test_error_of_a_too_small_vocabulary_states_the_required_size() -> None:
+    assert subwords(["abc abc"], max_size=4).size == 4 + 4  # ▁, a, b, c
+    assert subwords(["aBc AbC"], max_size=4, lowercase=True).size == 4 + 4
     with pytest.raises(UserError, match=r"tokenizer.max_size=3 is too small: .* have 4 distinct characters"):
-        train(["abc abc"], max_size=3)
+        subwords(["abc abc"], max_size=3)
 
 
-@pytest.mark.parametrize("algorithm", ["bpe", "unigram"])
-def test_subword_training_reaches_max_size_and_prints_nothing(
-    algorithm: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_subword_training_reaches_max_size_and_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
     texts = ["".join(letters) + " " + "".join(letters[:3]) for letters in permutations("abcde")]
-    assert subwords(texts, algorithm=algorithm, max_size=30).size == 30 + 4
+    assert subwords(texts, max_size=30).size == 30 + 4
     assert capfd.readouterr() == ("", "")
 
 
@@ -283,9 +272,7 @@ def test_decoding_gives_the_clean_text(train: Training, text: str) -> None:
 def test_characters_and_subwords_keep_all_but_a_leading_space(text: str) -> None:
     for graphemes in (False, True):
         assert characters([text], graphemes=graphemes).clean(text) == text
-    for algorithm in ("bpe", "unigram"):
-        tokenizer = subwords([LETTERS], algorithm=algorithm, max_size=30)
-        assert tokenizer.clean(text) == text.removeprefix(" ")
+    assert subwords([LETTERS], max_size=30).clean(text) == text.removeprefix(" ")
 
 
 @pytest.mark.parametrize("train", ALL)
@@ -370,7 +357,6 @@ NORMALIZABLE = [
     pytest.param(characters, id="codepoints"),
     pytest.param(partial(characters, graphemes=True), id="graphemes"),
     pytest.param(partial(subwords, max_size=40), id="bpe"),
-    pytest.param(partial(subwords, algorithm="unigram", max_size=40), id="unigram"),
 ]
 
 

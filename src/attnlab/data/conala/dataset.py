@@ -1,7 +1,7 @@
 """CoNaLa: English intents and the Python snippets that implement them (Yin et al. 2018, arXiv 1805.08949).
 
 The annotated corpus was collected from Stack Overflow (CC BY-SA 4.0): 2,379 training and 500 test examples.
-The archive also contains automatically mined pairs, which `data.path` can read; they are not used by default.
+The archive also contains automatically mined pairs, which `data.path` can read.
 """
 
 import hashlib
@@ -11,19 +11,19 @@ import zipfile
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from annotated_types import Ge, Lt
 
 from attnlab.data.conala import placeholders
+from attnlab.data.conala.near_duplicates import Tokens, group_near_duplicates
 from attnlab.data.conala.python_code import cut
 from attnlab.data.corpus import Corpus, Origin, Pair
-from attnlab.data.datasets.near_duplicates import Tokens, group_near_duplicates
 from attnlab.data.download import download
 from attnlab.data.splitting import split
 from attnlab.errors import UserError
 from attnlab.files.reading import SURROGATE, decode, read_text, split_lines
-from attnlab.settings import Count, FilePath, FolderPath, Fraction, PositiveFraction, Probability, Size
+from attnlab.settings import Count, FilePath, FolderPath, Fraction, PositiveFraction, Size
 
 URL = "http://www.phontron.com/download/conala-corpus-v1.1.zip"
 TRAIN_MEMBER = "conala-corpus/conala-train.json"
@@ -46,7 +46,7 @@ WHITE_SPACE_OR_WORD = re.compile(rf"{placeholders.SPAN.pattern}|(?P<word>\b[A-Z]
 
 
 def normalise(intent: str) -> str:
-    """Return the intent in a uniform spelling, so that one question in two spellings reads the same.
+    """Return the intent in a uniform spelling.
 
     Typographic quotation marks become ASCII, a run of white space becomes one space, and punctuation at the
     end is removed. Words with only an initial capital are lower-cased: "Sort" and "I", but not "DataFrame" or
@@ -101,7 +101,6 @@ class Example(NamedTuple):
     snippet: str
     question_id: int | str
     origin: Origin | None = None
-    probability: float = 1.0  # that the snippet implements the intent, of a mined example
 
     @property
     def question(self) -> str:
@@ -115,14 +114,12 @@ def load_conala(
     test: FilePath | None = None,
     cache: FolderPath,
     url: str = URL,
-    known_hash: str | None = None,
     train_md5: str | None = TRAIN_MD5,
     val_fraction: Fraction = 0.1,
     group_by_question: bool = True,
     near_duplicates: PositiveFraction | None = 0.8,
     keep_unrewritten: bool = True,
     max_tokens: Size | None = None,
-    min_probability: Probability = 0.0,
     preparation: Preparation | None,
     held_out_fraction: Annotated[float, Ge(0), Lt(0.9)] = 0.0,
     score_held_out: bool = False,
@@ -138,7 +135,6 @@ def load_conala(
             ones.
         cache: folder of downloaded files.
         url: address of the archive.
-        known_hash: hash of the archive, as for `download`.
         train_md5: MD5 of the training file in the archive; None to accept another edition.
         val_fraction: share of the training file in the validation split.
         group_by_question: keep all examples of one Stack Overflow question in one split.
@@ -148,7 +144,6 @@ def load_conala(
         keep_unrewritten: use the original intent of training examples without a rewritten one, instead of
             dropping them (79 of the 2,379).
         max_tokens: maximum number of white-space separated tokens of a training intent or snippet.
-        min_probability: smallest probability (`prob`) of mined training examples.
         preparation: conversion to pairs; None for intents and snippets as they are.
         held_out_fraction: share of the training file that is neither trained nor validated on. Which examples
             these are depends on the file and this fraction only, none is in the default development split,
@@ -160,7 +155,7 @@ def load_conala(
     tests: list[Example] = []
     archive: Path | None = None
     if path is None:
-        archive = download(url, known_hash=known_hash, cache=cache)
+        archive = download(url, cache=cache)
         examples = _read_member(archive, TRAIN_MEMBER, md5=train_md5)
         tests = _read_member(archive, TEST_MEMBER) if test is None else []
     else:
@@ -174,14 +169,12 @@ def load_conala(
     kept = [
         example
         for example in examples
-        if (keep_unrewritten or example.rewritten_intent)
-        and _fits(example, max_tokens)
-        and example.probability >= min_probability
+        if (keep_unrewritten or example.rewritten_intent) and _fits(example, max_tokens)
     ]
     if not kept:
         raise UserError(
-            f"{path or url}: all {len(examples)} examples were dropped. Set data.keep_unrewritten=true, "
-            "data.max_tokens=null or data.min_probability=0, or use another file"
+            f"{path or url}: all {len(examples)} examples were dropped. Set data.keep_unrewritten=true or "
+            "data.max_tokens=null, or use another file"
         )
 
     def prepare(examples: Sequence[Example]) -> list[Pair]:
@@ -194,8 +187,7 @@ def load_conala(
         seed=seed,
         groups=group_examples(kept, by_question=group_by_question, threshold=near_duplicates),
     )
-    scored = {"official": tests, "held_out": held_out} if score_held_out else {"official": tests}
-    test_sets = {name: prepare(examples) for name, examples in scored.items()}
+    test_sets = {"official": prepare(tests), "held_out": prepare(held_out)}
     return Corpus(
         train=train,
         val=val,
@@ -265,41 +257,32 @@ def parse(text: str, *, name: str) -> list[Example]:
 
     Annotated examples are a JSON list, mined ones an object per line.
     """
-    try:
-        items = json.loads(text)
-    except json.JSONDecodeError as error:
-        if text.lstrip().startswith("{"):
-            lines = enumerate(split_lines(text), start=1)
-            origins = [(line, Origin(name, number)) for number, line in lines if line.strip()]
-            return [_example(_load_line(line, origin), origin) for line, origin in origins]
-        raise UserError(
-            f"{name}, line {error.lineno}: invalid JSON ({error.msg}). The file may be incomplete"
-        ) from error
+    if text.lstrip().startswith("{"):
+        lines = enumerate(split_lines(text), start=1)
+        origins = [(line, Origin(name, number)) for number, line in lines if line.strip()]
+        return [_example(_load(line, str(origin)), origin) for line, origin in origins]
+    items = _load(text, name)
     if not isinstance(items, list):
         raise UserError(f"{name}: expected a JSON list of objects with the fields {', '.join(FIELDS)}")
     return [_example(item, Origin(name, number, "item")) for number, item in enumerate(items, start=1)]
 
 
-def _load_line(line: str, origin: Origin) -> object:
+def _load(text: str, place: str) -> Any:
     try:
-        return json.loads(line)
+        return json.loads(text)
     except json.JSONDecodeError as error:
-        raise UserError(f"{origin}: invalid JSON ({error.msg}). Correct or remove the line") from error
+        raise UserError(f"{place}: invalid JSON ({error}). The file may be incomplete") from error
 
 
-def _example(item: object, origin: Origin) -> Example:
-    """Convert one JSON object to an example, or raise `UserError` if a field is missing or invalid."""
+def _example(item: Any, origin: Origin) -> Example:
+    """Convert one JSON object to an example."""
     if not isinstance(item, dict):
         raise UserError(f"{origin}: expected an object with the fields {', '.join(FIELDS)}")
-    probability = item.get("prob", 1.0)
     if "prob" in item:  # mined examples have no rewritten intent
         item = {"rewritten_intent": None, **item}
-        if isinstance(probability, bool) or not isinstance(probability, int | float):
-            raise UserError(f"{origin}: prob must be a number. Correct or remove the item")
     if missing := [field for field in FIELDS if field not in item]:
         raise UserError(f"{origin}: missing fields: {', '.join(missing)}. Add them or remove the item")
-    values = {field: item[field] for field in FIELDS}
-    example = Example(**values, origin=origin, probability=probability)
+    example = Example(**{field: item[field] for field in FIELDS}, origin=origin)
     for field, text in zip(FIELDS[:3], example[:3], strict=True):
         absent = field == "rewritten_intent" and text in (None, "")
         if not absent and not _is_text(text):

@@ -71,9 +71,8 @@ def parses(texts: Texts) -> float:
 def slot_accuracy(texts: Texts) -> float:
     """Return the share (0 to 1) of quoted texts that the hypotheses repeat, of those the references repeat.
 
-    Counted by occurrence, in the tokens of CoNaLa's official script and at any position: a text that occurs r
-    times in a reference and h times in its hypothesis counts as min(r, h) correct of r. The metric is
-    therefore comparable between models with and without placeholders.
+    In official tokens and at any position, a text that occurs r times in a reference and h times in its
+    hypothesis counts as min(r, h) correct of r: models with and without placeholders are comparable.
     """
     correct, total = map(sum, zip(*map(repeated_slots, texts.predictions), strict=True))
     if total == 0:
@@ -84,8 +83,7 @@ def slot_accuracy(texts: Texts) -> float:
 def repeated_slots(prediction: Prediction) -> tuple[int, int]:
     """Count the quoted texts that hypothesis and reference repeat, and those that the reference repeats.
 
-    Of several references, the one counts of whose quoted texts the fewest are missing; of several, the one
-    that repeats the most.
+    Of several references, it is that of whose quoted texts the fewest are missing, then the most repeated.
     """
     hypothesis = tokenize(prediction.hypothesis)
     quoted = [*map(tokenize, prediction.annotations.get("quoted", ()))]
@@ -140,5 +138,4 @@ def occurrences(tokens: Sequence[str], text: Sequence[str]) -> int:
 
 def is_valid_python(code: str) -> bool:
     """Return whether the code parses as at least one Python statement; empty text is not valid."""
-    tree = parse(code)
-    return tree is not None and bool(tree.body)
+    return bool(getattr(parse(code), "body", None))

@@ -47,11 +47,9 @@ def parse(code: str) -> ast.Module | None:
 
 def same_tree(code: str, other: str) -> bool:
     """Return whether both texts are valid Python with equal syntax trees; False if too deep to compare."""
-    tree, other_tree = parse(code), parse(other)
-    if tree is None or other_tree is None:
-        return False
+    trees = parse(code), parse(other)
     try:
-        return ast.dump(tree) == ast.dump(other_tree)
+        return None not in trees and len({ast.dump(tree) for tree in trees if tree is not None}) == 1
     except RecursionError:
         return False
 

@@ -14,9 +14,9 @@ class PythonTokenizer(PresplitTokenizer):
     KEY = "python"
     module: ClassVar = python_code
 
-    def _white_space_label(self, white_space: str) -> str:
+    def _label(self, spelling: str) -> str:
         """Show newlines and each space, because both are significant in Python."""
-        return "".join("⏎" if character == "\n" else "␣" for character in white_space)
+        return "".join("⏎" if sign == "\n" else "␣" if sign.isspace() else sign for sign in spelling)
 
 
 def python(

@@ -9,7 +9,7 @@ import random
 from typing import NamedTuple
 
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.datasets.disjoint_splits import DisjointSplits
+from attnlab.data.datasets.disjoint_splits import draw_disjoint
 from attnlab.settings import Count, Size
 
 NAMES = ["Emma", "Liam", "Olivia", "Noah", "Ava", "Lucas"]
@@ -63,7 +63,7 @@ def generate_logical_forms(
     - structural: a prepositional phrase inside the subject, or two or three of them inside the object, or two
       or three embedded clauses. In training, only objects have one, and there is at most one such clause.
 
-    The splits are drawn as `DisjointSplits`: test, then validation, then training.
+    The splits are drawn by `draw_disjoint`: test, then validation, then training.
 
     Args:
         train_size: number of training sentences.
@@ -71,11 +71,12 @@ def generate_logical_forms(
         test_size: number of sentences of each test set.
         seed: seed of the generators; runs with different seeds share their data.
     """
-    splits = DisjointSplits(seed)
     shapes = {"same": _known_shape, "lexical": _lexical_shape, "structural": _structural_shape}
-    test = {name: splits.draw(f"test/{name}", test_size, shape, _draw) for name, shape in shapes.items()}
-    val = splits.draw("val", val_size, _known_shape, _draw)
-    return Corpus(train=splits.draw("train", train_size, _known_shape, _draw), val=val, test=test)
+    tests = {f"test/{name}": (test_size, shape) for name, shape in shapes.items()}
+    sizes = {**tests, "val": (val_size, _known_shape), "train": (train_size, _known_shape)}
+    drawn = draw_disjoint(sizes, _draw, seed=seed)
+    test = {name: drawn[f"test/{name}"] for name in shapes}
+    return Corpus(train=drawn["train"], val=drawn["val"], test=test)
 
 
 def _known_shape(rng: random.Random) -> Shape:

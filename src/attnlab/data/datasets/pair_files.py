@@ -7,14 +7,16 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from attnlab.data.alignment import parse_links
 from attnlab.data.corpus import Origin, Pair
-from attnlab.data.features import features_of, with_features
+from attnlab.data.features import with_features
 from attnlab.data.mapped import gather
 from attnlab.errors import UserError
 from attnlab.files.cache import Key
@@ -26,10 +28,12 @@ log = logging.getLogger(__name__)
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 PATTERN = re.compile(r"[*?[]")
 """A character of a pattern that matches several files."""
-MANY_FEATURES = 100
-"""A file with at least this many features, most of them different, has probably none."""
-COLUMN_NAMES = {"source", "target", "lemma", "form", "features", "word", "pronunciation", "token", "norm"}
-"""Names that a column of sentence pairs often has."""
+Fields = Sequence[str]
+"""The text of a line in each of the aligned files, or the line of a single file."""
+Texts = tuple[str, Sequence[str]]
+"""A source, and its targets."""
+NamedFile = tuple[str, str]
+"""The setting that gives a file, and its path."""
 
 
 class PairFile(NamedTuple):
@@ -43,71 +47,13 @@ class LeftOutError(Exception):
     """Reason why a line has no pair, and the fix: its two arguments."""
 
 
-class Columns:
-    """Lines of a table whose number of columns differs from that of the first line; as a string, a message.
-
-    Attributes:
-        others: the numbers of these lines.
-    """
-
-    def __init__(self) -> None:
-        self.first: tuple[int, int] | None = None  # number of the first line, and of its columns
-        self.others: list[int] = []
-
-    def count(self, number: int, line: str) -> None:
-        """Count the columns of a line."""
-        width = 1 + line.count("\t")
-        self.first = self.first or (number, width)
-        if width != self.first[1]:
-            self.others.append(number)
-
-    def __str__(self) -> str:
-        first, width = self.first or (0, 0)
-        lines = count_lines("line", self.others)
-        return f"{lines}: another number of columns than line {first}, which has {width}"
-
-
-class FeatureCounts:
-    """Number of features of pairs, and the different ones of them."""
-
-    def __init__(self) -> None:
-        self.total = 0
-        self.different: dict[str, None] = {}
-
-    def count(self, pair: Pair) -> None:
-        """Count the features of a pair."""
-        features = features_of(pair.source)
-        self.total += len(features)
-        self.different |= dict.fromkeys(features)
-
-    def log_rare(self, name: str, column: int, lines: int) -> None:
-        """Warn if most features occur once, as words do: the column may be that of the forms."""
-        if self.total >= MANY_FEATURES and 2 * len(self.different) > self.total:
-            log.warning(
-                "%s: column %d has %d different features in %d lines, such as %r. If it is not the column of "
-                "features, set data.features_column and data.target_column",
-                name,
-                column,
-                len(self.different),
-                lines,
-                next(iter(self.different)),
-            )
-
-
-Fields = tuple[str, ...]
-"""The text of a line in each of the aligned files, or the line of a single file."""
-
-
 class Part(NamedTuple):
     """A file, or two aligned files, and how to read their lines."""
 
-    files: Sequence[tuple[str, str]]  # the setting that gives each file, and its path
-    parse: Callable[[Fields, Origin], list[Pair]]  # returns the pairs of a line
-    table: "Layout | None" = None  # columns and header, if the file is a table
-    covered: bool = False  # whether targets may be empty
-    keys: Sequence[str] | None = None  # of JSON objects
-    # files with a further target of each line, or an empty line
-    further: Sequence[tuple[str, str]] = ()
+    files: Sequence[NamedFile]
+    parse: Callable[[Fields, Origin], Texts]  # returns the texts of a line
+    is_table: bool = False
+    covered: bool = False  # whether targets are empty
 
     @property
     def name(self) -> str:
@@ -128,20 +74,23 @@ class Layout:
     def __post_init__(self) -> None:
         languages = self.languages
         if languages is not None and (
-            isinstance(languages, str)
-            or len(languages) != 2
-            or not all(isinstance(language, str) and language for language in languages)
-            or languages[0] == languages[1]
+            isinstance(languages, str) or len(languages) != 2 or len({*languages}) != 2
         ):
             raise UserError(
                 f"data.languages={languages} must be the source and the target language, such as [de,en]"
             )
-        columns = self.columns
-        valid = all(type(column) is int and column >= 0 for column in columns)
-        if not valid or len({*columns}) < len(columns):
-            names = ("source_column", "target_column", "features_column")
-            given = [f"data.{name}={column}" for name, column in zip(names, columns, strict=False)]
-            raise UserError(f"{' and '.join(given)} must be different column numbers, counted from 0")
+        names = ("source_column", "target_column", "features_column")
+        given = dict(zip(names, self.columns, strict=False))
+        numbers = {column for column in given.values() if type(column) is int and column >= 0}
+        if len(numbers) < len(given):
+            shown = " and ".join(f"data.{name}={column}" for name, column in given.items())
+            raise UserError(f"{shown} must be different column numbers, counted from 0")
+
+    @property
+    def columns(self) -> tuple[int, ...]:
+        """The columns of a table that are read."""
+        columns = (self.source_column, self.target_column)
+        return columns if self.features_column is None else (*columns, self.features_column)
 
     def read(
         self,
@@ -161,75 +110,52 @@ class Layout:
                 aligned files whose endings are the languages; each file may also end in `.gz`. Or a pattern
                 such as "corpus/*.tsv.gz", or several of these: their pairs follow each other.
             setting: the setting that gives the location, such as "data.train", for error messages.
-            alignments: file with the gold alignment of each line; see `read_aligned`.
-            references: files with a further target of each line, or an empty one; None for none.
+            alignments: file whose line i has the gold alignment of line i in Pharaoh format, such as
+                `0-0 1-2`: source token 0 with target token 0, 1 with 2.
+            references: files with a further target of each line, or an empty line; None for none.
             limit: number of pairs to read; None for all.
             may_be_covered: accept a table without targets: its column is missing or empty in every row. The
                 targets are then empty.
             cache: folder of the cache of large files; None to keep all pairs in memory.
         """
-        locations = (
-            location if isinstance(location, Sequence) and not isinstance(location, str) else [location]
-        )
-        paths = [path for part in locations for path in self._expand(part, setting)]
+        is_list = isinstance(location, Sequence) and not isinstance(location, str)
+        paths = [
+            path for part in (location if is_list else [location]) for path in _expand(part, self, setting)
+        ]
         if not paths:
             raise UserError(f"{setting}={location} must be the path of a file")
         name = re.sub(r"^(data\.\w+)", r"\1_references", setting)
         if not isinstance(references, Sequence | None) or isinstance(references, str):
             raise UserError(f"{name}={references} must be a list of files, such as [a.txt,b.txt]")
-        if references and len(paths) > 1:
-            raise UserError(f"{name} needs one file, and {setting} has {len(paths)}: join them")
         further = [(name, path) for path in references or ()]
-        if alignments and len(paths) > 1:
-            raise UserError(f"data.alignments_path needs one file, and {setting} has {len(paths)}: join them")
-        parts = [
-            self._part(path, setting, further, may_be_covered=may_be_covered)._replace(further=further)
-            for path in paths
-        ]
-        return _read(parts, alignments=alignments, limit=limit, cache=cache)
+        links = [("data.alignments_path", alignments)] if alignments else []
+        for other, _ in [*further, *links] if len(paths) > 1 else ():
+            raise UserError(f"{other} needs one file, and {setting} has {len(paths)}: join them")
+        parts = [self._part(path, setting, may_be_covered, quiet=bool(further)) for path in paths]
+        files = [path for part in parts for _, path in part.files]
+        files += [path for _, path in [*further, *links]]
 
-    def _expand(self, location: Any, setting: str) -> list[str]:
-        """Return the paths, or the prefixes of aligned files, that match a pattern, in alphabetical order."""
-        if not isinstance(location, str) or not location:
-            raise UserError(f"{setting}={location} must be the path of a file")
-        if not PATTERN.search(location) or exists(location):
-            return [location]
-        endings = [f".{self.languages[0]}", f".{self.languages[0]}.gz"] if self.languages else []
-        prefixes = {
-            path.removesuffix(ending) for ending in endings for path in _matches(f"{location}{ending}")
-        }
-        paths = prefixes or _matches(location)
-        if not paths:
-            raise UserError(f"{setting}={location}: no file matches the pattern. Check the path")
-        return sorted(paths)
+        def key() -> Key | None:
+            digests = [(path, current_digest(path)) for path in files]
+            if None in dict(digests).values():
+                return None  # reading raises the error
+            counts = len(further), len(links)
+            layout = {**asdict(self), "languages": [*(self.languages or ())]}
+            return {"files": digests, "settings": [layout, may_be_covered, limit, counts]}
 
-    def _part(self, location: str, setting: str, further: Sequence[Any], *, may_be_covered: bool) -> Part:
-        """Return how to read a file or two aligned files."""
-        if self.languages is not None:
-            source, target = (f"{location}.{language}" for language in self.languages)
-            existing = _existing(source), _existing(target)
-            if any(existing) or not exists(location):
-                paths = (existing[0] or source, existing[1] or target)
-                return Part([(setting, path) for path in paths], _parse_aligned)
-        elif not exists(location) and (endings := _endings(location)):
-            raise UserError(
-                f"{setting}: {location} does not exist. For the aligned files {location}.{endings[0]} and "
-                f"{location}.{endings[1]} set data.languages=[{','.join(endings)}]"
-            )
-        files = [(setting, location)]
-        if location.removesuffix(".gz").endswith(JSON_SUFFIXES):
-            return Part(files, self._parse_json, keys=self.languages and [*self.languages])
-        covered = may_be_covered and self._is_covered(read_lines(location, setting=setting))
-        if covered and not further:
-            log.info("%s: %s has no targets: outputs are written, and not scored", setting, location)
-        parse = self._parse_covered if covered else self._parse_row
-        return Part(files, parse, table=self, covered=covered)
+        def pairs() -> Iterator[Pair]:
+            remaining = limit
+            for part in parts:
+                size = 0
+                for pair in _read_part(part, self, further, links, remaining):
+                    yield pair
+                    size += 1
+                remaining = None if remaining is None else remaining - size
+                if remaining == 0:
+                    return
 
-    @property
-    def columns(self) -> tuple[int, ...]:
-        """The columns of a table that are read."""
-        columns = (self.source_column, self.target_column)
-        return columns if self.features_column is None else (*columns, self.features_column)
+        noun = f"the pairs of {parts[0].name}" + f" and {len(parts) - 1} other files" * (len(parts) > 1)
+        return PairFile(gather(pairs, cache=cache, key=key, noun=noun), tuple(map(Path, files)))
 
     def input_of(self, line: str) -> str:
         """Return the part of a row that a model reads: the text, or the text, a tab and its features.
@@ -241,30 +167,31 @@ class Layout:
             UserError: if a column is missing.
         """
         cells = line.split("\t")
-        read = [self.source_column, *([] if self.features_column is None else [self.features_column])]
-        if len(cells) <= len(read):
+        columns = [column for column in (self.source_column, self.features_column) if column is not None]
+        if len(cells) <= len(columns):
             return line
-        columns = read if len(cells) > max(self.columns) else [self._covered(column) for column in read]
+        if len(cells) <= max(self.columns):  # there is no column of the target
+            columns = [column - (column > self.target_column) for column in columns]
         if max(columns) >= len(cells):
             raise UserError(f"it has {len(cells)} columns, and column {max(columns)} (from 0) is read")
         return "\t".join(cells[column] for column in columns)
 
-    def _covered(self, column: int) -> int:
-        """Return the place of a column in files without the column of the target."""
-        return column - (column > self.target_column)
-
-    def _parse_row(self, texts: Fields, origin: Origin) -> list[Pair]:
-        cells = texts[0].split("\t")
-        if len(cells) <= max(self.columns):
-            raise LeftOutError(
-                "1 column" if len(cells) == 1 else f"{len(cells)} columns",
-                f"expected at least {max(self.columns) + 1}. Separate columns by tabs, or set "
-                "data.source_column and data.target_column"
-                + " and data.features_column"
-                * (self.features_column is not None),
-            )
-        features = None if self.features_column is None else cells[self.features_column]
-        return [Pair(_read_source(cells[self.source_column], features), cells[self.target_column])]
+    def _part(self, location: str, setting: str, may_be_covered: bool, *, quiet: bool) -> Part:
+        """Return how to read a file or two aligned files; `quiet` if it has targets elsewhere."""
+        if self.languages is not None:
+            prefixed = [f"{location}.{language}" for language in self.languages]
+            existing = [next(filter(exists, (path, f"{path}.gz")), None) for path in prefixed]
+            if any(existing) or not exists(location):
+                paths = [there or path for there, path in zip(existing, prefixed, strict=True)]
+                return Part([(setting, path) for path in paths], lambda texts, _: (texts[0], [texts[1]]))
+        files = [(setting, location)]
+        if location.removesuffix(".gz").endswith(JSON_SUFFIXES):
+            return Part(files, self._parse_json)
+        covered = may_be_covered and self._is_covered(read_lines(location, setting=setting))
+        if covered and not quiet:
+            log.info("%s: %s has no targets: outputs are written, and not scored", setting, location)
+        parse = partial(self._parse_row, covered=covered)
+        return Part(files, parse, is_table=True, covered=covered)
 
     def _is_covered(self, lines: Iterator[str]) -> bool:
         """Return whether no row of a table has a target."""
@@ -279,236 +206,164 @@ class Layout:
                 return False
         return True
 
-    def _parse_covered(self, texts: Fields, origin: Origin) -> list[Pair]:
+    def _parse_row(self, texts: Fields, origin: Origin, *, covered: bool) -> Texts:
+        cells = texts[0].split("\t")
+        if covered:
+            try:
+                source, tab, features = self.input_of(texts[0]).partition("\t")
+            except UserError as error:
+                raise LeftOutError("a column is missing", str(error)) from error
+            if self.features_column is not None and not tab:
+                raise LeftOutError("the features are missing", "add a tab and, if any, the features")
+            target = ""
+        elif len(cells) <= max(self.columns):
+            count = f"{len(cells)} column{'s' * (len(cells) > 1)}"
+            settings = " and ".join(f"data.{name}_column" for name in ("source", "target", "features"))
+            fix = f"expected at least {max(self.columns) + 1}. Separate columns by tabs, or set {settings}"
+            raise LeftOutError(count, fix)
+        else:
+            source, target = cells[self.source_column], cells[self.target_column]
+            features = "" if self.features_column is None else cells[self.features_column]
+        if self.features_column is None or not source.strip():
+            return source, [target]
         try:
-            source, tab, features = self.input_of(texts[0]).partition("\t")
+            return with_features(source, features), [target]
         except UserError as error:
-            raise LeftOutError("a column is missing", str(error)) from error
-        if self.features_column is None:
-            return [Pair(source, "")]
-        if not tab:
-            raise LeftOutError("the features are missing", "add a tab and, if any, the features")
-        return [Pair(_read_source(source, features), "")]
+            raise LeftOutError("a bracket of the features has no counterpart", str(error)) from error
 
-    def _parse_json(self, texts: Fields, origin: Origin) -> list[Pair]:
-        """Return the pair of an object `{"de": …, "en": …}`, or the same under the key "translation".
+    def _parse_json(self, texts: Fields, origin: Origin) -> Texts:
+        """Return the texts of an object `{"de": …, "en": …}`, or the same under the key "translation".
 
-        The target may be a list of texts: each is one of a pair with this source.
+        The target may be a list of texts.
         """
         try:
             record = json.loads(texts[0])
         except (json.JSONDecodeError, RecursionError) as error:
-            reason = error.msg if isinstance(error, json.JSONDecodeError) else "nested too deeply"
-            raise UserError(f"{origin}: not valid JSON ({reason}). Write one JSON object per line") from error
+            raise UserError(f"{origin}: not valid JSON ({error}). Write one JSON object per line") from error
         if isinstance(record, dict) and isinstance(record.get("translation"), dict):
             record = record["translation"]
         if not isinstance(record, dict):
             raise UserError(f"{origin}: a {type(record).__name__} in place of a JSON object per line")
-        sides: list[list[str]] = []
-        for key in self.languages or ("source", "target"):
+        keys = self.languages or ("source", "target")
+        for key in keys:
             if key not in record:
                 raise UserError(
                     f"{origin}: no key {key!r} among {', '.join(map(str, record)) or 'no keys'}. Set "
                     "data.languages=[SOURCE_KEY,TARGET_KEY]"
                 )
-            listed = record[key] if sides and record[key] and isinstance(record[key], list) else [record[key]]
-            for text in listed:
-                if not isinstance(text, str) or SURROGATE.search(text):
-                    problem = "text with a lone surrogate" if isinstance(text, str) else type(text).__name__
-                    raise UserError(f"{origin}: {key!r} is {problem}, not text. Correct or remove the line")
-            sides.append(listed)
-        return [Pair(sides[0][0], target) for target in sides[1]]
+        source, target = (record[key] for key in keys)
+        targets = target if isinstance(target, list) and target else [target]
+        for key, text in ((keys[0], source), *((keys[1], text) for text in targets)):
+            if not isinstance(text, str) or SURROGATE.search(text):
+                problem = "text with a lone surrogate" if isinstance(text, str) else type(text).__name__
+                raise UserError(f"{origin}: {key!r} is {problem}, not text. Correct or remove the line")
+        return source, targets
 
 
-def read_aligned(
-    paths: tuple[str, str],
-    settings: tuple[str, str] = ("data.source_path", "data.target_path"),
-    *,
-    alignments: str | None = None,
-    limit: int | None = None,
-    cache: Path | None = None,
-) -> PairFile:
-    """Read the pairs of two files with equally many lines.
-
-    Args:
-        paths: the source file and the target file.
-        settings: the settings that give them, for error messages.
-        alignments: file whose line i has the gold alignment of line i in Pharaoh format, such as `0-0 1-2`:
-            source token 0 with target token 0, 1 with 2.
-        limit: number of pairs to read; None for all.
-        cache: folder of the cache of large files; None to keep all pairs in memory.
-    """
-    part = Part(list(zip(settings, paths, strict=True)), _parse_aligned)
-    return _read([part], alignments=alignments, limit=limit, cache=cache)
-
-
-def _parse_aligned(texts: Fields, origin: Origin) -> list[Pair]:
-    return [Pair(texts[0], texts[1])]
-
-
-def _read(
-    parts: Sequence[Part], *, alignments: str | None, limit: int | None, cache: Path | None
-) -> PairFile:
-    """Read the pairs of all parts, and log the lines that have none.
-
-    Args:
-        parts: the files.
-        alignments: file with the gold alignment of each line of a single part.
-        limit: number of pairs to read; None for all.
-        cache: folder of the cache of large files; None to keep all pairs in memory.
+def _read_part(
+    part: Part, layout: Layout, further: Sequence[NamedFile], links: Sequence[NamedFile], limit: int | None
+) -> Iterator[Pair]:
+    """Yield the pairs of each line of a part, one for each of its targets, and log the lines that have none.
 
     Raises:
-        UserError: if a part has more lines without a pair than with one.
+        UserError: if more lines have no pair than have one.
     """
-    paths = [path for part in parts for _, path in (*part.files, *part.further)]
-    paths += [alignments] if alignments else []
-
-    def describe() -> Key | None:
-        digests = [(path, current_digest(path)) for path in paths]
-        if None in dict(digests).values():
-            return None  # reading raises the error
-        settings = [
-            (part.parse.__name__, len(part.files), part.keys, part.table and asdict(part.table), part.covered)
-            for part in parts
-        ]
-        further = {"further": len(parts[0].further)} if parts[0].further else {}
-        return {
-            **{"files": digests, "parts": settings, "limit": limit, "aligned": alignments is not None},
-            **further,
-        }
-
-    def pairs() -> Iterator[Pair]:
-        remaining = limit
-        for part in parts:
-            size = 0
-            for pair in _parse(part, alignments=alignments, limit=remaining):
-                yield pair
-                size += 1
-            remaining = None if remaining is None else remaining - size
-            if remaining == 0:
-                return
-
-    noun = f"the pairs of {parts[0].name}" + f" and {len(parts) - 1} other files" * (len(parts) > 1)
-    return PairFile(gather(pairs(), cache=cache, key=describe, noun=noun), tuple(map(Path, paths)))
-
-
-def _parse(part: Part, *, alignments: str | None, limit: int | None) -> Iterator[Pair]:
-    """Yield the pairs of each line of a part, one for each of its targets; for the arguments see `_read`."""
-    files, parse, table, covered, further = part.files, part.parse, part.table, part.covered, part.further
-    name = part.name
-    links_file = [("data.alignments_path", alignments)] if alignments else []
-    lines = _read_lines([*files, *further, *links_file])
-    size = 0
+    name, count = part.name, len(part.files)
+    lines = _read_lines([*part.files, *further, *links])
+    size = dropped = width = 0
+    first_row = first_error = None
     empty: list[int] = []
-    left_out: dict[str, list[int]] = {}
-    columns = Columns()
-    features = FeatureCounts()
-    first_error = None
-    first = True
+    notes: dict[str, list[int]] = {}  # numbers of lines by what is logged of them
     for number, line in enumerate(lines, start=1):
         if size == limit:
             for _ in lines if len(line) > 1 else ():  # a file may have fewer lines than the others
                 pass
             break
-        texts = line[: len(files)]
+        texts = line[:count]
         if not any(text.strip() for text in texts):
             empty.append(number)
             continue
-        is_first, first = first, False
         origin = Origin(name, number)
-        if is_first and table is not None:
-            _log_first_row(texts[0].split("\t"), table, f"{name}, line {number}")
-            if table.header:
-                continue
+        if first_row is None:
+            first_row = number
+            if part.is_table:
+                _log_first_row(texts[0].split("\t"), layout, origin)
+                if layout.header:
+                    continue
         try:
-            read = [_check_text(pair, covered=covered) for pair in parse(texts, origin)]
+            source, targets = part.parse(texts, origin)
+            for side, text in (("source", source), *(("target", target) for target in targets)):
+                if not text.strip() and not (part.covered and side == "target"):
+                    raise LeftOutError(f"the {side} is empty", "add the text or remove the line")
         except LeftOutError as error:
             reason, fix = error.args
-            left_out.setdefault(reason, []).append(number)
+            dropped += 1
+            notes.setdefault(f"left out {{}}: {reason}", []).append(number)
             first_error = first_error or f"{origin}: {reason}, {fix}"
             continue
-        if table is not None:
-            columns.count(number, texts[0])
+        if part.is_table and (columns := 1 + texts[0].count("\t")) != width:
+            if width:
+                note = f"{{}}: another number of columns than line {first_row}, which has {width}"
+                notes.setdefault(note, []).append(number)
+            else:
+                first_row, width = number, columns
+        more = [target for target in line[count : count + len(further)] if target.strip()]
+        if more and part.covered:
+            targets = []
         alignment = None
-        if alignments:
-            links = parse_links(line[-1], f"{alignments}, line {number}")
-            alignment = tuple((source, target) for source, _, target in links)
-        if table is not None and table.features_column is not None:
-            features.count(read[0])
-        targets = filter(str.strip, line[len(files) : len(files) + len(further)])
-        more = [replace(read[0], target=target, origin=origin) for target in targets]
-        if not (covered and more):
-            more = [*(replace(pair, alignment=alignment, origin=origin) for pair in read), *more]
-        for pair in more[: None if limit is None else limit - size]:
+        if links:
+            parsed = parse_links(line[-1], f"{links[0][1]}, line {number}")
+            alignment = tuple((source_token, target_token) for source_token, _, target_token in parsed)
+        pairs = [Pair(source, target, alignment, origin=origin) for target in targets]
+        pairs += [Pair(source, target, origin=origin) for target in more]
+        for pair in pairs[: None if limit is None else limit - size]:
             size += 1
             yield pair
-    if first_error and sum(map(len, left_out.values())) > size:
+    if first_error and dropped > size:
         raise UserError(first_error)
     if not size:
-        raise UserError(f"{files[0][1]}: no sentence pairs. Provide a file with at least one pair")
+        raise UserError(f"{part.files[0][1]}: no sentence pairs. Provide a file with at least one pair")
     if empty:
         log.info("%s: skipped %s", name, count_lines("empty line", empty))
-    for reason, numbers in left_out.items():
-        log.warning("%s: left out %s: %s", name, count_lines("line", numbers), reason)
-    if table is not None and table.features_column is not None:
-        features.log_rare(name, table.features_column, size)
-    if columns.others:
-        log.warning("%s: %s", name, columns)
+    for note, numbers in notes.items():
+        log.warning("%s: %s", name, note.format(count_lines("line", numbers)))
 
 
-def _read_source(text: str, features: str | None) -> str:
-    """Return a source with its features, if there is any text."""
-    try:
-        return text if features is None or not text.strip() else with_features(text, features)
-    except UserError as error:
-        raise LeftOutError("a bracket of the features has no counterpart", str(error)) from error
-
-
-def _log_first_row(cells: list[str], table: Layout, location: str) -> None:
-    """Log whether the first row is read as a pair, if that is in doubt, and the columns that are not read."""
-    used = [cells[column] for column in table.columns if column < len(cells)]
-    names = [cell.strip().casefold() for cell in used]
+def _log_first_row(cells: list[str], table: Layout, origin: Origin) -> None:
+    """Log the header, or how the columns of the first row are read."""
     if table.header:
-        log.info("%s: %s is the header", location, ", ".join(map(repr, cells)))
-    elif all(name.isdigit() for name in names) or COLUMN_NAMES.intersection(names):
-        log.warning(
-            "%s: %s is read as a pair. If it is a header, set data.header=true",
-            location,
-            " and ".join(map(repr, used)),
-        )
+        log.info("%s: %s is the header", origin, ", ".join(map(repr, cells)))
+        return
+    used = [cells[column][:50] for column in table.columns if column < len(cells)]
+    log.info("%s is read as the first pair: %s", origin, ", ".join(map(repr, used)))
     for column, cell in enumerate(cells):
         if column not in table.columns:
-            log.info("%s: column %d is not read (%r)", location, column, cell[:50])
+            log.info("%s: column %d is not read (%r)", origin, column, cell[:50])
 
 
-def _matches(pattern: str) -> set[str]:
-    """Return the paths of the files that match a pattern; none if it is not valid."""
-    try:
-        path = Path(pattern).expanduser()
-        root = Path(path.anchor)
-        return {str(match) for match in root.glob(str(path.relative_to(root))) if match.is_file()}
-    except (OSError, RuntimeError, ValueError):
+def _expand(location: Any, layout: Layout, setting: str) -> list[str]:
+    """Return the paths, or the prefixes of aligned files, that match a pattern, in alphabetical order."""
+    if not isinstance(location, str) or not location:
+        raise UserError(f"{setting}={location} must be the path of a file")
+    if not PATTERN.search(location) or exists(location):
+        return [location]
+    endings = [f".{layout.languages[0]}", f".{layout.languages[0]}.gz"] if layout.languages else []
+
+    def matches(ending: str) -> set[str]:
+        with suppress(OSError, RuntimeError, ValueError):  # not a valid path
+            path = Path(f"{location}{ending}").expanduser()
+            root = Path(path.anchor)
+            paths = root.glob(str(path.relative_to(root)))
+            return {str(match).removesuffix(ending) for match in paths if match.is_file()}
         return set()
 
-
-def _existing(path: str) -> str | None:
-    """Return the path, or the path with `.gz`, that exists; None if neither does."""
-    return next((name for name in (path, f"{path}.gz") if exists(name)), None)
-
-
-def _endings(prefix: str) -> list[str]:
-    """Return the endings of the two files that start with a prefix; empty if there are not exactly two."""
-    try:
-        location = Path(prefix).expanduser()
-        names = [path.name.removesuffix(".gz") for path in location.parent.iterdir() if path.is_file()]
-    except (OSError, RuntimeError, ValueError):
-        return []
-    start = f"{location.name}."
-    endings = sorted({name.removeprefix(start) for name in names if name.startswith(start)})
-    return endings if len(endings) == 2 else []
+    matching = set().union(*map(matches, endings)) or matches("")
+    if not matching:
+        raise UserError(f"{setting}={location}: no file matches the pattern. Check the path")
+    return sorted(matching)
 
 
-def _read_lines(files: Sequence[tuple[str, str]]) -> Iterator[Fields]:
+def _read_lines(files: Sequence[NamedFile]) -> Iterator[Fields]:
     """Yield line i of each file, for every i."""
     contents = [read_lines(path, setting=setting) for setting, path in files]
     for number, lines in enumerate(zip_longest(*contents), start=1):
@@ -523,10 +378,3 @@ def _read_lines(files: Sequence[tuple[str, str]]) -> Iterator[Fields]:
                 "must have the same number of lines"
             )
         yield lines
-
-
-def _check_text(pair: Pair, *, covered: bool) -> Pair:
-    for side, text in (("source", pair.source), ("target", pair.target)):
-        if not text.strip() and not (covered and side == "target"):
-            raise LeftOutError(f"the {side} is empty", "add the text or remove the line")
-    return pair

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any
 
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.datasets.pair_files import Layout, read_aligned
-from attnlab.data.splitting import SplitSettings, TestSets, split_off
+from attnlab.data.datasets.pair_files import Layout
+from attnlab.data.splitting import TestSets, split_off
 from attnlab.errors import UserError
-from attnlab.settings import Count, FilePath, FolderPath, Size
+from attnlab.settings import Count, FilePath, FolderPath, Fraction, Size
 
 
 def load_pairs(
@@ -20,8 +20,6 @@ def load_pairs(
     test_references: Sequence[str] | Mapping[str, Any] | None = None,
     languages: Sequence[str] | None = None,
     path: FilePath | Sequence[FilePath] | None = None,
-    source_path: FilePath | None = None,
-    target_path: FilePath | None = None,
     alignments_path: str | Mapping[str, Any] | None = None,
     header: bool = False,
     source_column: Count = 0,
@@ -29,16 +27,17 @@ def load_pairs(
     features_column: Count | None = None,
     limit: Size | None = None,
     cache: FolderPath | None = None,
-    **settings: Unpack[SplitSettings],
+    val_fraction: Fraction = 0.1,
+    test_fraction: Fraction = 0.1,
+    seed: Count = 0,
 ) -> Corpus:
     """Load sentence pairs, and split off at random the validation and test pairs that have no file.
 
-    Give `train`, or `path`, or both `source_path` and `target_path`.
+    Give `train` or `path`, which has the same meaning.
 
     Args:
-        train: training pairs: a tab-separated file as exported by Tatoeba and Anki (quotation marks are
-            text), JSON lines, or the prefix of two aligned files; or a pattern such as corpus/*.tsv.gz, or
-            several of these. See `Layout.read`.
+        train: training pairs: a tab-separated file (quotation marks are text), JSON lines, or the prefix of
+            two aligned files; or a pattern such as corpus/*.tsv.gz, or several of these. See `Layout.read`.
         val: validation pairs, likewise, used as they are; None to split them off.
         test: test pairs, likewise, or several test sets by name; None to split them off. A table without
             targets is translated, and not scored.
@@ -50,10 +49,8 @@ def load_pairs(
         languages: [de, en]: `train=prefix` reads prefix.de and prefix.en, or these keys of JSON lines; None
             for a table.
         path: file that is split into training, validation and test pairs, of the kinds of `train`.
-        source_path: file with one source sentence per line.
-        target_path: file whose line i is the translation of line i of `source_path`.
         alignments_path: gold alignments of the lines of the training file, or of the file that is split; see
-            `read_aligned`. Or such a file for several of "train", "val" and "test"; named test sets have
+            `Layout.read`. Or such a file for several of "train", "val" and "test"; named test sets have
             theirs by name. The tokenizer must produce the aligner's tokens: `whitespace`, or `words` if it
             drops no token.
         header: the first row of a table is a header.
@@ -64,6 +61,9 @@ def load_pairs(
         limit: number of pairs to read for training, or to split; None for all.
         cache: folder of the files that more than 100,000 pairs are mapped from; None to keep all pairs in
             memory.
+        val_fraction: share of the pairs in a validation split that is split off.
+        test_fraction: share of the pairs in a test split that is split off.
+        seed: seed of the split.
     """
     root = None if cache is None else Path(cache).expanduser()
     layout = Layout(
@@ -73,19 +73,20 @@ def load_pairs(
         target_column=target_column,
         features_column=features_column,
     )
-    splits = {"train": path or train or source_path, "val": val, "test": test}
-    alignments = alignment_files(alignments_path, splits=splits)
-    common: dict[str, Any] = {"alignments": alignments.get("train"), "limit": limit, "cache": root}
-    if (location := path or train) and not (path and train) and not (source_path or target_path):
-        read = layout.read(location, setting="data.path" if path else "data.train", **common)
-    elif source_path and target_path and not (path or train):
-        read = read_aligned((source_path, target_path), **common)
-    else:
+    location = path if train is None else train
+    if location is None or (path is not None and train is not None):
         raise UserError(
-            "data: no text is given. Set data.path=FILE to a file that is split at random, or "
-            "data.train=FILE, data.val=FILE and data.test=FILE, or data.source_path=FILE and "
-            "data.target_path=FILE to two aligned files"
+            "data: no text is given, or twice. Set data.path=FILE to a file that is split at random, or "
+            "data.train=FILE, data.val=FILE and data.test=FILE"
         )
+    alignments = alignment_files(alignments_path, splits={"train": location, "val": val, "test": test})
+    read = layout.read(
+        location,
+        setting="data.path" if train is None else "data.train",
+        alignments=alignments.get("train"),
+        limit=limit,
+        cache=root,
+    )
     val_pairs, test_sets, files = read_evaluation_sets(
         layout,
         val=val,
@@ -95,7 +96,15 @@ def load_pairs(
         alignments=alignments,
         cache=root,
     )
-    return split_off(read.pairs, val_pairs, test_sets, files=(*read.files, *files), **settings)
+    return split_off(
+        read.pairs,
+        val_pairs,
+        test_sets,
+        files=(*read.files, *files),
+        val_fraction=val_fraction,
+        test_fraction=test_fraction,
+        seed=seed,
+    )
 
 
 def read_evaluation_sets(
@@ -108,54 +117,38 @@ def read_evaluation_sets(
     test_references: Any = None,
     cache: Path | None = None,
 ) -> tuple[Sequence[Pair] | None, TestSets | None, tuple[Path, ...]]:
-    """Read the validation set, and one test set or several by name.
+    """Return the validation pairs and those of the test sets, None where no file is given, and the files."""
+    files: list[Path] = []
 
-    Returns:
-        The validation and test pairs, None where no file is given, and the files.
-    """
-    val_pairs: Sequence[Pair] | None = None
-    test_sets: TestSets | None = None
-    files: tuple[Path, ...] = ()
+    def read(setting: str, location: Any, links: Any, references: Any) -> Sequence[Pair]:
+        found = layout.read(
+            location,
+            setting=setting,
+            alignments=links,
+            references=references,
+            may_be_covered=setting != "data.val",
+            cache=cache,
+        )
+        files.extend(found.files)
+        return found.pairs
+
     for name, location, given in (("val", val, val_references), ("test", test, test_references)):
         if given is not None and location is None:
             raise UserError(f"data.{name}_references={given}: give data.{name}, whose lines they belong to")
-    if val is not None:
-        val_pairs, files = layout.read(
-            val,
-            setting="data.val",
-            alignments=alignments.get("val"),
-            references=val_references,
-            cache=cache,
-        )
+    val_pairs = None if val is None else read("data.val", val, alignments.get("val"), val_references)
+    test_sets: TestSets | None = None
     if isinstance(test, Mapping):
         if not test:
             raise UserError("data.test={}: give a file, or several as {NAME: FILE, …}")
         links = _by_test_set("data.alignments_path.test", alignments.get("test"), test)
-        references = _by_test_set("data.test_references", test_references, test)
-        sets: dict[str, Sequence[Pair]] = {}
-        for name, path in test.items():
-            read = layout.read(
-                path,
-                setting=f"data.test.{name}",
-                alignments=links.get(name),
-                references=references.get(name),
-                may_be_covered=True,
-                cache=cache,
-            )
-            sets[str(name)] = read.pairs
-            files += read.files
-        test_sets = sets
+        further = _by_test_set("data.test_references", test_references, test)
+        test_sets = {
+            str(name): read(f"data.test.{name}", path, links.get(name), further.get(name))
+            for name, path in test.items()
+        }
     elif test is not None:
-        test_sets, test_files = layout.read(
-            test,
-            setting="data.test",
-            alignments=alignments.get("test"),
-            references=test_references,
-            may_be_covered=True,
-            cache=cache,
-        )
-        files += test_files
-    return val_pairs, test_sets, files
+        test_sets = read("data.test", test, alignments.get("test"), test_references)
+    return val_pairs, test_sets, tuple(files)
 
 
 def _by_test_set(setting: str, files: Any, test: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -169,16 +162,13 @@ def _by_test_set(setting: str, files: Any, test: Mapping[str, Any]) -> Mapping[s
 
 
 def alignment_files(alignments_path: Any, *, splits: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the alignment files by split. A single file is that of the first split.
+    """Return the files of `data.alignments_path` by split. A single file is that of the first split.
 
     Args:
-        alignments_path: `data.alignments_path`.
-        splits: the pairs of each split that can have alignments; None for a split without a file.
+        splits: the file of each split that can have alignments; None for a split without one.
     """
-    if alignments_path is None:
-        return {}
     if not isinstance(alignments_path, Mapping):
-        return {next(iter(splits)): alignments_path}
+        return {} if alignments_path is None else {next(iter(splits)): alignments_path}
     for name, file in alignments_path.items():
         if not isinstance(file, str | Mapping | None) or (name != "test" and isinstance(file, Mapping)):
             raise UserError(f"data.alignments_path.{name}={file} must be the path of a file")

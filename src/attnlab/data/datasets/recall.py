@@ -5,13 +5,13 @@ fillers: `k5 v9 k2 v7 _ k2 _ _ k5 _`. The target has the values in the order of 
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated
 
 from annotated_types import Ge
 
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.datasets.disjoint_splits import DisjointSplits
+from attnlab.data.datasets.disjoint_splits import draw_disjoint
 from attnlab.errors import UserError
 from attnlab.settings import Count, Size
 
@@ -30,7 +30,7 @@ def generate_recall(
 ) -> Corpus:
     """Generate examples of associative recall.
 
-    The splits are drawn as `DisjointSplits`: test, then validation, then training.
+    The splits are drawn by `draw_disjoint`: test, then validation, then training.
 
     Args:
         vocabulary: number of keys and values together; one half are keys.
@@ -42,25 +42,25 @@ def generate_recall(
         seed: seed of the generators; runs with different seeds share their data.
     """
     half = vocabulary // 2
-    splits = DisjointSplits(seed)
 
-    def split(name: str, setting: str, shape: Sequence[int], size: int) -> list[Pair]:
+    def split(size: int, setting: str, shape: Sequence[int]) -> tuple[int, Callable[..., tuple[int, int]]]:
         match shape:
             case [int(length), int(pairs)] if 1 <= pairs <= half and 3 * pairs <= length:
-                return splits.draw(
-                    name, size, lambda _: (length, pairs), lambda rng, shape: _draw(rng, half, *shape)
-                )
+                return size, lambda _: (length, pairs)
         raise UserError(
             f"data.{setting}={shape}: must be [length,pairs] with at most {half} pairs (half of "
             "data.vocabulary) and a length of at least three times that"
         )
 
-    test = {
-        name: split(f"test/{name}", f"test_shapes.{name}", shape, test_size)
-        for name, shape in test_shapes.items()
+    tests = {
+        f"test/{name}": split(test_size, f"test_shapes.{name}", shape) for name, shape in test_shapes.items()
     }
-    val = split("val", "train_shape", train_shape, val_size)
-    return Corpus(train=split("train", "train_shape", train_shape, train_size), val=val, test=test)
+    val, train = (split(size, "train_shape", train_shape) for size in (val_size, train_size))
+    drawn = draw_disjoint(
+        {**tests, "val": val, "train": train}, lambda rng, shape: _draw(rng, half, *shape), seed=seed
+    )
+    test = {name: drawn[f"test/{name}"] for name in test_shapes}
+    return Corpus(train=drawn["train"], val=drawn["val"], test=test)
 
 
 def _draw(rng: random.Random, half: int, length: int, pairs: int) -> Pair:

@@ -90,9 +90,7 @@ def generate_scan(
         seed: seed of the random draws; runs with different seeds share their data.
     """
     rng = random.Random(f"{seed} {split}")
-    train, test = partition(split, rng)
-    is_jump = [split == "add_jump" and pair.source == "jump" for pair in train]
-    others = [pair for pair, jump in zip(train, is_jump, strict=True) if not jump]
+    others, jumps, test = partition(split, rng)
     rng.shuffle(others)
     if not 1 <= val_size < len(others) // 2:
         raise UserError(f"data.val_size={val_size}: must be at least 1 and below {len(others) // 2}")
@@ -101,30 +99,26 @@ def generate_scan(
     if split != "simple":
         tests = {"same": others[:val_size], **tests}
         others = others[val_size:]
-    jumps = [pair for pair, jump in zip(train, is_jump, strict=True) if jump]
     return Corpus(train=_draw(rng, "train_size", [*others, *jumps], train_size), val=val, test=tests)
 
 
-def partition(split: Split, rng: random.Random) -> tuple[list[Pair], list[Pair]]:
-    """Return the training and test pairs of a split."""
+def partition(split: Split, rng: random.Random) -> tuple[list[Pair], list[Pair], list[Pair]]:
+    """Return the training pairs, the repeated pair "jump" that is added to them, and the test pairs."""
     pairs = commands()
-    if split == "length_dev":
-        pairs = [pair for pair in pairs if _actions(pair) <= LONGEST_TRAINING["length"]]
     if split == "simple":
         rng.shuffle(pairs)
         size = round(TRAIN_SHARE * len(pairs))
-        return pairs[:size], pairs[size:]
-    if split in LONGEST_TRAINING:
-        in_test = [_actions(pair) > LONGEST_TRAINING[split] for pair in pairs]
-    else:
-        in_test = ["jump" in pair.source.split() and pair.source != "jump" for pair in pairs]
-    train = [pair for pair, tested in zip(pairs, in_test, strict=True) if not tested]
-    test = [pair for pair, tested in zip(pairs, in_test, strict=True) if tested]
+        return pairs[:size], [], pairs[size:]
     if split == "add_jump":
-        jump = next(pair for pair in train if pair.source == "jump")
-        others = len(train) - 1
-        train += [jump] * (round(others * JUMP_SHARE / (1 - JUMP_SHARE)) - 1)
-    return train, test
+        train = [pair for pair in pairs if "jump" not in pair.source.split()]
+        test = [pair for pair in pairs if "jump" in pair.source.split() and pair.source != "jump"]
+        jump = next(pair for pair in pairs if pair.source == "jump")
+        return train, [jump] * round(len(train) * JUMP_SHARE / (1 - JUMP_SHARE)), test
+    if split == "length_dev":
+        pairs = [pair for pair in pairs if _actions(pair) <= LONGEST_TRAINING["length"]]
+    longest = LONGEST_TRAINING[split]
+    train, test = ([pair for pair in pairs if (_actions(pair) > longest) == long] for long in (False, True))
+    return train, [], test
 
 
 def _actions(pair: Pair) -> int:

@@ -47,12 +47,10 @@ class Tokenizer:
 
     Args:
         pipeline: the model, and how texts are normalised, split and joined.
-        dropout: see `attnlab.data.tokenization.bpe_dropout`; used in training only and not stored in JSON.
     """
 
-    def __init__(self, pipeline: Pipeline, *, dropout: float = 0.0) -> None:
+    def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self.dropout = dropout
 
     @property
     def size(self) -> int:
@@ -65,11 +63,7 @@ class Tokenizer:
         return not isinstance(self._pipeline.model, models.WordLevel) or len(self.pieces("word")) > 1
 
     def encode(self, text: str) -> list[int]:
-        """Return the ids of a text.
-
-        Raises:
-            UserError: if the vocabulary is closed and lacks a token of the text.
-        """
+        """Return the ids of a text; raise `UserError` if a closed vocabulary lacks one of its tokens."""
         return self.encode_all([text])[0]
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
@@ -90,10 +84,7 @@ class Tokenizer:
         return self._join([self._spelling(id, oov_tokens) for id in ids if id not in SPECIAL_TOKENS])
 
     def tokens(self, ids: Iterable[int], oov_tokens: Sequence[str] = ()) -> list[str]:
-        """Return a readable label for each id; a token of white space is shown as `␣`.
-
-        The arguments are those of `decode`.
-        """
+        """Return a readable label for each id; a token of white space is shown as `␣`."""
         return [self._label(SPECIAL_TOKENS.get(id) or self._spelling(id, oov_tokens)) for id in ids]
 
     def labels(self, ids: Sequence[int], text: str, oov_tokens: Sequence[str] = ()) -> list[str]:
@@ -110,10 +101,7 @@ class Tokenizer:
         ]
 
     def clean(self, text: str) -> str:
-        """Return the text that encoding and decoding gives if all its tokens are in the vocabulary.
-
-        Decoded hypotheses are compared with references in this form.
-        """
+        """Return the text that encoding and decoding gives if all its tokens are in the vocabulary."""
         return self._join(self.pieces(text))
 
     def normalise(self, text: str) -> str:
@@ -127,10 +115,7 @@ class Tokenizer:
         return [piece for piece, _ in pieces]
 
     def spell(self, text: str) -> list[str]:
-        """Return the spelling of each token of a text.
-
-        Words outside the vocabulary keep their spelling; subwords outside the vocabulary are `<unk>`.
-        """
+        """Return the spelling of each token of a text, also of unknown words, not of unknown subwords."""
         if isinstance(self._pipeline.model, models.WordLevel):
             return self.pieces(text)
         return [self._spelling(id) for id in self.encode(text)]
@@ -146,29 +131,23 @@ class Tokenizer:
         return self._pipeline.to_str()
 
     @classmethod
-    def from_json(cls, text: str, *, dropout: float = 0.0) -> Tokenizer:
-        """Return the tokenizer of a `to_json` text.
-
-        Raises:
-            UserError: if it belongs to a class of the user's whose module has not been imported.
-        """
+    def from_json(cls, text: str) -> Tokenizer:
+        """Return the tokenizer of a `to_json` text. The module of a custom class must have been imported."""
         content = json.loads(text)
         if len(content) > 1:
-            return cls(Pipeline.from_str(text), dropout=dropout)
+            return cls(Pipeline.from_str(text))
         ((key, pipeline),) = content.items()
         if key in MODULES:
             import_module(MODULES[key])
         if key not in _PRESPLIT:
             raise UserError(f"the tokenizer {key!r} is unknown: import the module of its class first")
-        return _PRESPLIT[key](Pipeline.from_str(pipeline), dropout=dropout)
+        return _PRESPLIT[key](Pipeline.from_str(pipeline))
 
     def extended(self, other: Tokenizer) -> Tokenizer:
         """Return this tokenizer with the tokens that only another one has appended to its vocabulary.
 
         A vocabulary of subwords cannot be extended, since its tokens depend on each other: it stays as it is.
-
-        Raises:
-            ValueError: if the two tokenizers split text by different rules.
+        If the two tokenizers split text by different rules, `ValueError` is raised.
         """
         ours, theirs = (json.loads(tokenizer._pipeline.to_str()) for tokenizer in (self, other))
         models = ours.pop("model"), theirs.pop("model")
@@ -190,10 +169,7 @@ class Tokenizer:
         return self._pipeline.encode_batch_fast(texts)
 
     def _label(self, spelling: str) -> str:
-        return self._white_space_label(spelling) if spelling.isspace() else spelling
-
-    def _white_space_label(self, white_space: str) -> str:
-        return "␣"
+        return "␣" if spelling.isspace() else spelling
 
     def _spelling(self, id: int, oov_tokens: Sequence[str] = ()) -> str:
         spelling: str | None = self._pipeline.id_to_token(id - len(SPECIAL_TOKENS))

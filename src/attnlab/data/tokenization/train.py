@@ -1,28 +1,21 @@
 """Tokenizers of words, subwords, characters and symbols, trained on training texts.
 
-The settings are keyword-only, so that a configuration can bind them with `_partial_` before the texts are
-available. Every function raises `UserError` if there are no texts.
+The settings are keyword-only: a configuration binds them with `_partial_` before the texts are available.
 """
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Literal, TypedDict, Unpack
 
-from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers
+from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Pipeline
 
 from attnlab.data.features import FEATURE
-from attnlab.data.tokenization.subwords import train_bpe, train_bpe_of_pieces, train_unigram
-from attnlab.data.tokenization.tokenizer import (
-    CONTINUATION,
-    SPECIAL_TOKENS,
-    UNKNOWN,
-    Tokenizer,
-)
+from attnlab.data.tokenization.tokenizer import CONTINUATION, SPECIAL_TOKENS, UNKNOWN, Tokenizer
 from attnlab.errors import UserError
-from attnlab.settings import Fraction, Size
+from attnlab.settings import Size
 
 Normalization = Literal["nfc", "nfd", "nfkc", "nfkd"]
 """Unicode normalisation forms."""
@@ -83,7 +76,6 @@ def words(
     drop: Sequence[str] = ("punctuation",),
     split: Sequence[str] = (),
     subwords: bool = False,
-    dropout: Fraction = 0.0,
     **settings: Unpack[VocabularySettings],
 ) -> Tokenizer:
     """Train a tokenizer of natural-language words: texts are normalised and split at white space.
@@ -96,11 +88,8 @@ def words(
             marks, such as Devanagari vowel signs, are not punctuation.
         split: character classes that become single tokens, such as drop=[] split=[punctuation].
         subwords: split words further into `max_size` subwords by byte-pair encoding.
-        dropout: BPE dropout: probability of leaving out each merge in training; needs `subwords`.
         **settings: of the vocabulary.
     """
-    if dropout and not subwords:
-        raise UserError("tokenizer.dropout drops merges of subwords: set tokenizer.subwords=true")
     pre_tokenizer: list[pre_tokenizers.PreTokenizer] = [pre_tokenizers.WhitespaceSplit()]
     if split:
         pre_tokenizer.append(pre_tokenizers.Split(_character_class("split", split), "isolated"))
@@ -112,7 +101,6 @@ def words(
         normalization=normalization,
         deleted=[normalizers.Replace(_character_class("drop", drop), "")] if drop else [],
         subwords=subwords,
-        dropout=dropout,
         **settings,
     )
 
@@ -137,12 +125,10 @@ def characters(texts: Iterable[str], *, graphemes: bool = False, **settings: Unp
 def subwords(
     texts: Iterable[str],
     *,
-    algorithm: Literal["bpe", "unigram"] = "bpe",
     max_size: Size = 4000,
-    dropout: Fraction = 0.0,
     **settings: Unpack[TextSettings],
 ) -> Tokenizer:
-    """Train a tokenizer that splits a text into subwords, without splitting it into words first.
+    """Train byte-pair encoding (Sennrich et al., 2016, arXiv 1508.07909) across the words of a text.
 
     A space is written as `▁` at the start of the next token, and a `▁` is added at the start of each text.
     Decoding restores all spaces, except for one at the very start of a text; a `▁` in the text is decoded as
@@ -150,23 +136,12 @@ def subwords(
 
     Args:
         texts: training texts.
-        algorithm: "bpe" for byte-pair encoding (Sennrich et al., 2016), or "unigram" for a unigram language
-            model (Kudo, 2018).
         max_size: vocabulary size without special tokens.
-        dropout: BPE dropout: probability of leaving out each merge in training; needs algorithm="bpe".
         **settings: of the normalisation.
     """
-    if dropout and algorithm != "bpe":
-        raise UserError(
-            "tokenizer.dropout leaves out merges of byte-pair encoding: set tokenizer.algorithm=bpe"
-        )
     pipeline = _pipeline(pre_tokenizers.Metaspace(), decoders.Metaspace(), **settings)
-    texts = _check_texts(texts)
-    if pipeline.normalizer:
-        texts = _Normalised(pipeline.normalizer.normalize_str, texts)
-    train = train_bpe if algorithm == "bpe" else train_unigram
-    pipeline.model = train(texts, max_size=max_size)
-    return Tokenizer(pipeline, dropout=dropout)
+    pipeline.model = _train_bpe(_check_texts(texts), pipeline, max_size=max_size)
+    return Tokenizer(pipeline)
 
 
 def symbols(texts: Iterable[str], *, count: Size) -> Tokenizer:
@@ -204,21 +179,10 @@ def _pipeline(
     return pipeline
 
 
-class _Normalised:
-    """Texts that are normalised whenever they are read."""
-
-    def __init__(self, normalise: Callable[[str], str], texts: Iterable[str]) -> None:
-        self._normalise = normalise
-        self._texts = texts
-
-    def __iter__(self) -> Iterator[str]:
-        return map(self._normalise, self._texts)
-
-
 def _check_texts(texts: Iterable[str]) -> Iterable[str]:
     """Return the texts as an object that can be read repeatedly; there must be one."""
     checked = list(texts) if isinstance(texts, Iterator) else texts
-    if next(iter(checked), None) is None:
+    if not any(True for _ in checked):
         raise UserError("the tokenizer cannot be trained: the training split is empty")
     return checked
 
@@ -228,7 +192,6 @@ def train_pieces(
     *parts: Any,
     kind: type[Tokenizer] = Tokenizer,
     subwords: bool = False,
-    dropout: float = 0.0,
     max_size: int | None = None,
     min_frequency: int = 1,
     **settings: Any,
@@ -238,16 +201,59 @@ def train_pieces(
     The library's own trainer gives a piece spelled `<unk>` two ids, one of them without a token.
     """
     untrained = _pipeline(*parts, **settings)
-    tokenizer = kind(untrained, dropout=dropout)
+    tokenizer = kind(untrained)
     counts = Counter(chain.from_iterable(map(tokenizer.pieces, _check_texts(texts))))
     if subwords:
-        untrained.model = train_bpe_of_pieces(counts, max_size=max_size, min_frequency=min_frequency)
+        if max_size is None:
+            raise UserError("tokenizer.subwords=true requires tokenizer.max_size, the number of subwords")
+        # Listed explicitly, because the trainer would number them in the random order of a hash table
+        continuing = sorted({CONTINUATION + character for piece in counts for character in piece[1:]})
+        untrained.model = _train_bpe(
+            counts.elements(),
+            Pipeline(models.BPE()),
+            max_size=max_size,
+            special_tokens=continuing,
+            min_frequency=min_frequency,
+            continuing_subword_prefix=CONTINUATION,
+        )
         return tokenizer
     del counts[UNKNOWN]
     frequent = sorted((-count, piece) for piece, count in counts.items() if count >= min_frequency)
     vocabulary = [UNKNOWN, *(piece for _, piece in frequent[:max_size])]
     untrained.model = models.WordLevel({piece: id for id, piece in enumerate(vocabulary)}, UNKNOWN)
     return tokenizer
+
+
+def _train_bpe(
+    texts: Iterable[str],
+    parts: Pipeline,
+    *,
+    max_size: int,
+    special_tokens: Sequence[str] = (),
+    min_frequency: int = 0,
+    **prefix: Any,
+) -> models.Model:
+    """Train byte-pair encoding on texts that are normalised and split as by `parts`.
+
+    It is trained in a temporary pipeline: after training a pipeline would search raw text for `<unk>`.
+    """
+    pipeline = Pipeline(models.BPE(unk_token=UNKNOWN, **prefix))
+    pipeline.normalizer, pipeline.pre_tokenizer = parts.normalizer, parts.pre_tokenizer
+    trainer = trainers.BpeTrainer(
+        vocab_size=max_size + 1,
+        min_frequency=min_frequency,
+        special_tokens=[UNKNOWN, *special_tokens],
+        show_progress=False,
+        **prefix,
+    )
+    pipeline.train_from_iterator(texts, trainer)
+    if (size := pipeline.get_vocab_size() - 1) > max_size:
+        raise UserError(
+            f"tokenizer.max_size={max_size} is too small: the training texts have {size} distinct "
+            "characters, and each must be in the vocabulary"
+        )
+    trained: models.Model = pipeline.model
+    return trained
 
 
 def _character_class(setting: str, names: Sequence[str]) -> Regex:

@@ -4,7 +4,6 @@ import logging
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -12,7 +11,6 @@ import numpy as np
 from attnlab.data.corpus import Alignment, Pair
 from attnlab.data.features import is_feature
 from attnlab.data.mapped import select
-from attnlab.data.tokenization.subwords import characters
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.errors import UserError
 
@@ -39,10 +37,7 @@ class Vocabularies(NamedTuple):
         return [token for token in tokens if self.target.id_of(token) is None and not is_feature(token)]
 
     def gold_alignment(self, pair: Pair) -> Alignment | None:
-        """Return the gold alignment of a pair.
-
-        None if the pair has none, or if a tokenizer splits words: gold alignments link whole words.
-        """
+        """Return the gold alignment of a pair; None without one, or if a tokenizer splits linked words."""
         if pair.alignment is None or self.source.splits_words or self.target.splits_words:
             return None
         return pair.alignment
@@ -63,10 +58,7 @@ class Vocabularies(NamedTuple):
     def tokens(self, ids: Sequence[int], source: str, target: str = "") -> list[str]:
         """Return a readable label for each target id, including ids copied from `source`.
 
-        Args:
-            ids: of an output, or of a given target.
-            source: the source text.
-            target: the given target, whose spelling of unknown tokens the labels show.
+        The labels of unknown tokens have their spelling in a given `target`.
         """
         return self.target.labels(ids, target, self._copied_tokens(ids, source))
 
@@ -78,9 +70,8 @@ class Vocabularies(NamedTuple):
 def references(pairs: Iterable[Pair], vocabularies: Vocabularies) -> Literal["raw", "normalised"]:
     """Return whether outputs are scored against the raw target texts, up to white space.
 
-    They are if the target tokenizer is reversible on them, or the dataset provides the references. Else they
-    are scored against the targets as the tokenizer normalises them: lower-cased, for example. Such scores are
-    not comparable with scores on raw text.
+    They are if the target tokenizer is reversible on them, or the dataset provides the references. Scores
+    against targets that the tokenizer normalises, such as lower-cased ones, are not comparable with these.
     """
     changed = any(
         pair.reference is None and vocabularies.target.clean(pair.target).split() != pair.target.split()
@@ -96,7 +87,7 @@ Training = Callable[[Iterable[str]], Tokenizer]
 class SideTexts:
     """The texts of one side of pairs, or of both sides in turn; they can be read repeatedly."""
 
-    def __init__(self, pairs: Sequence[Pair], *sides: Literal["source", "target"]) -> None:
+    def __init__(self, pairs: Sequence[Pair], *sides: str) -> None:
         self._pairs = pairs
         self._sides = sides
 
@@ -110,15 +101,13 @@ def train_vocabularies(
     source: Training,
     target: Training | None = None,
     shared: bool = False,
-    others: Sequence[Pair] = (),
+    others: Iterable[Pair] = (),
 ) -> Vocabularies:
-    """Train the tokenizers of both sides on the training split.
-
-    Of more than `SAMPLE` pairs, so many at equal distances are used.
+    """Train the tokenizers of both sides on the training split, or on `SAMPLE` pairs of it.
 
     Args:
-        source: trains the source tokenizer on the source texts.
-        target: trains the target tokenizer on the target texts; None for the same function as `source`.
+        source: trains the source tokenizer.
+        target: trains the target tokenizer; None for the same function as `source`.
         shared: train one tokenizer on the texts of both sides. `target` must then be None.
         others: pairs of the other splits, whose letters are compared with those of the training split.
     """
@@ -127,8 +116,6 @@ def train_vocabularies(
             "target_tokenizer is set, but shared_vocabulary=true uses one tokenizer for both sides: "
             "remove target_tokenizer or set shared_vocabulary=false"
         )
-    _log_invisible("source", SideTexts(train, "source"))
-    _log_invisible("target", SideTexts(train, "target"))
     sample = train
     if len(train) > SAMPLE:
         log.info("the tokenizers are trained on %d of the %d training pairs", SAMPLE, len(train))
@@ -140,9 +127,11 @@ def train_vocabularies(
         vocabularies = Vocabularies(
             source=source(SideTexts(sample, "source")), target=(target or source)(SideTexts(sample, "target"))
         )
-    _log_two_forms("source", "tokenizer", (train, others), vocabularies.source)
-    setting = "tokenizer" if target is None else "target_tokenizer"
-    _log_two_forms("target", setting, (train, others), vocabularies.target)
+    settings = {"source": "tokenizer", "target": "tokenizer" if target is None else "target_tokenizer"}
+    characters, other_characters = _characters(train), _characters(others)
+    for side, setting in settings.items():
+        _log_invisible(side, SideTexts(train, side), characters[side])
+        _log_two_forms(side, setting, characters[side] | other_characters[side], getattr(vocabularies, side))
     return vocabularies
 
 
@@ -151,48 +140,41 @@ def code_points(text: str) -> str:
     return " ".join(f"U+{ord(character):04X}" for character in text)
 
 
-def _log_two_forms(
-    side: Literal["source", "target"], setting: str, splits: Sequence[Sequence[Pair]], tokenizer: Tokenizer
-) -> None:
-    """Log letters that some texts have composed, and others with combining characters (NFD)."""
-    composed: set[str] = set()
-    for text in chain.from_iterable(SideTexts(pairs, side) for pairs in splits):
-        if not text.isascii() and not unicodedata.is_normalized("NFC", text):
-            composed |= set(unicodedata.normalize("NFC", text)) - {*text}
-    if not composed:
-        return
-    used = set().union(*(characters(SideTexts(pairs, side)) for pairs in splits))
-    letters = [
-        f"{letter!r} ({code_points(letter)}; {code_points(decomposed)})"
-        for letter in sorted(composed & used)
-        for decomposed in [unicodedata.normalize("NFD", letter)]
-        if tokenizer.pieces(letter) != tokenizer.pieces(decomposed)
-    ]
-    if letters:
-        log.warning(
-            "the texts of the %s contain %s composed and decomposed, which are different tokens: "
-            "set %s.normalization=nfc",
-            side,
-            ", ".join(letters[:EXAMPLES]) + ", …" * (len(letters) > EXAMPLES),
-            setting,
-        )
+def _characters(pairs: Iterable[Pair]) -> dict[str, set[str]]:
+    """Return the distinct characters of the texts of each side."""
+    characters: dict[str, set[str]] = {"source": set(), "target": set()}
+    for pair in pairs:
+        characters["source"].update(pair.source)
+        characters["target"].update(pair.target)
+    return characters
 
 
-def _log_invisible(side: str, texts: Iterable[str]) -> None:
+def _log_invisible(side: str, texts: Iterable[str], characters: set[str]) -> None:
     """Log the invisible characters of the training texts, such as U+200B, which become part of tokens.
 
     The joiners U+200C and U+200D are not counted: they belong to the spelling of some scripts and of emoji.
     """
-    invisible = [
-        character
-        for character in sorted(characters(texts) - {"\u200c", "\u200d"})
-        if unicodedata.category(character) == "Cf"
-    ]
+    invisible = {each for each in characters - {"\u200c", "\u200d"} if unicodedata.category(each) == "Cf"}
     if invisible:
-        counts = Counter(character for text in texts for character in text if character in invisible)
-        message = "the training texts of the %s contain invisible characters: %s"
+        counts = Counter(each for text in texts for each in text if each in invisible)
         named = [
-            f"U+{ord(character):04X} {unicodedata.name(character, '')} ({counts[character]} times)"
-            for character in invisible
+            f"U+{ord(character):04X} {unicodedata.name(character, '')} ({count} times)"
+            for character, count in sorted(counts.items())
         ]
+        message = "the training texts of the %s contain invisible characters: %s"
         log.warning(message, side, ", ".join(named))
+
+
+def _log_two_forms(side: str, setting: str, characters: set[str], tokenizer: Tokenizer) -> None:
+    """Log letters that the texts contain composed, and of which they also contain the parts (NFD)."""
+    letters = [
+        f"{letter!r} ({code_points(letter)}; {code_points(parts)})"
+        for letter in sorted(characters)
+        for parts in [unicodedata.normalize("NFD", letter)]
+        if parts != letter and characters.issuperset(parts)
+        if tokenizer.pieces(letter) != tokenizer.pieces(parts)
+    ]
+    if letters:
+        shown = ", ".join(letters[:EXAMPLES]) + ", …" * (len(letters) > EXAMPLES)
+        message = "the texts of the %s contain %s composed and decomposed, which are different tokens: "
+        log.warning(message + "set %s.normalization=nfc", side, shown, setting)
