@@ -117,18 +117,6 @@ def test_ranks_get_batches_of_similar_length() -> None:
     assert min(disjoint(step, steps) for step in steps) >= 1
 
 
-def sets(order: TrainingBatchSampler) -> list[set[int]]:
-    return [set(batch) for batch in batches_of(order)]
-
-
-def test_lengths_do_not_matter_by_default() -> None:
-    short, long = np.full(64, 1), np.arange(64)
-    one = TrainingBatchSampler(short, short, size=4, pool=2)
-    other = TrainingBatchSampler(long, long, size=4, pool=2)
-    by_length = TrainingBatchSampler(long, long, size=4, pool=2, bucket_by_length=True)
-    assert sets(one) == sets(other) != sets(by_length)
-
-
 @pytest.mark.parametrize("options", [{}, {"bucket_by_length": True}, {"batch_type": "tokens", "size": 60}])
 def test_longest_target_of_a_batch_comes_first(options: dict[str, Any]) -> None:
     sources, targets = np.random.default_rng(0).integers(1, 9, (2, 40))

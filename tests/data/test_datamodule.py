@@ -103,15 +103,6 @@ def test_resumed_training_continues_with_the_next_batch(
         assert resumed.trained == whole.trained[step:], checkpoint.name
 
 
-def test_epochs_differ_and_contain_every_pair(tmp_path: Path) -> None:
-    model = Recorder()
-    trainer(tmp_path, max_epochs=2).fit(model, data())
-    first, second = model.trained[:4], model.trained[4:]
-    assert first != second
-    for epoch in (first, second):
-        assert sorted(index for batch in epoch for index in batch) == list(range(10))
-
-
 def test_test_stage_uses_the_test_split(tmp_path: Path) -> None:
     model, seq2seq = Recorder(), data(evaluation_batch_size=2)
     trainer(tmp_path).test(model, seq2seq, verbose=False)

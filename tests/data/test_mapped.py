@@ -22,7 +22,6 @@ from attnlab.data.datasets.pairs import load_pairs
 from attnlab.data.mapped import MappedPairs
 from attnlab.data.tokenization import vocabularies
 from attnlab.errors import UserError
-from attnlab.files import cache
 from attnlab.training.build import build_corpus, build_vocabularies
 
 
@@ -202,13 +201,6 @@ def test_damaged_files_are_written_again(
     damage(folder)
     assert [*read()] == expected
     assert f"{folder} is damaged: writing the pairs of train.tsv again" in caplog.text
-
-
-@pytest.mark.usefixtures("large", "folder")
-def test_files_of_another_version_are_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = read().digest
-    monkeypatch.setattr(cache, "FORMAT", cache.FORMAT + 1)
-    assert read().digest != first
 
 
 def read_in_process(queue: Any, barrier: Any) -> None:

@@ -20,7 +20,7 @@ from attnlab.data.batch_sampler import (
 )
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.digests import SPLIT_NAMES
-from attnlab.data.examples import Examples, Sequences, encode
+from attnlab.data.examples import Examples, encode
 from attnlab.data.mapped import Store, computed
 from attnlab.data.tokenization.tokenizer import parallel_tokenizers
 from attnlab.data.tokenization.vocabularies import Vocabularies
@@ -126,8 +126,7 @@ class Seq2SeqData(LightningDataModule):
 
         key = {"split": split, **options, "vocabularies": [side.to_json() for side in self.vocabularies]}
         store = computed(pairs, key, compute, noun=f"the token ids of the {name} data")
-        parts = ("source", "target", "copy") if self._with_copy_ids else ("source", "target")
-        self._examples[split] = examples = Examples(*(Sequences(store, part) for part in parts))
+        self._examples[split] = examples = Examples.of(store, with_copy_ids=self._with_copy_ids)
         examples.pairs, examples.name = pairs, name
         return examples
 

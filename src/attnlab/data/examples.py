@@ -67,21 +67,17 @@ class Sequences:
     def from_rows(cls, rows: Sequence[Sequence[int]]) -> Sequences:
         """Concatenate N sequences of token ids."""
         store = Store()
-        cls.append(store, "rows", rows, start=0, dtype=np.int32)
+        cls.append(store, "rows", rows, np.int32)
         return cls(store, "rows")
 
     @staticmethod
-    def append(
-        store: Store, name: str, rows: Sequence[Sequence[int]], *, start: int, dtype: DTypeLike
-    ) -> int:
-        """Append N sequences behind `start` tokens, and return the number of tokens then."""
+    def append(store: Store, name: str, rows: Sequence[Sequence[int]], dtype: DTypeLike) -> None:
+        """Append N sequences of token ids."""
         lengths = np.fromiter(map(len, rows), np.int32, len(rows))
-        ends = start + np.cumsum(lengths, dtype=np.int64)
-        size = int(lengths.sum())
+        tokens = np.fromiter(chain.from_iterable(rows), dtype, int(lengths.sum()))
+        start = store.append(f"{name}.tokens", tokens) - len(tokens)
+        store.append(f"{name}.starts", start + np.cumsum(lengths, dtype=np.int64) - lengths)
         store.append(f"{name}.lengths", lengths)
-        store.append(f"{name}.starts", ends - lengths)
-        store.append(f"{name}.tokens", np.fromiter(chain.from_iterable(rows), dtype, size))
-        return start + size
 
     def padded(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return the sequences at B indices.
@@ -114,6 +110,12 @@ class Examples(Dataset[Batch]):
         self.copy_ids = copy_ids
         self.pairs: Sequence[Pair] = ()
         self.name = ""
+
+    @classmethod
+    def of(cls, store: Store, *, with_copy_ids: bool) -> Examples:
+        """Return the pairs that `encode` wrote into a store."""
+        names = ("source", "target", "copy") if with_copy_ids else ("source", "target")
+        return cls(*(Sequences(store, name) for name in names))
 
     def __len__(self) -> int:
         return len(self.sources.lengths)
@@ -163,8 +165,13 @@ default_collate_fn_map[Batch] = lambda batches, **_: batches[0]
 class _Side:
     """Encodes the texts of one side, and counts the sequences that are cut and the unknown tokens."""
 
-    def __init__(self, name: str, tokenizer: Tokenizer, limit: int | None) -> None:
-        self.name, self.tokenizer, self.limit = name, tokenizer, limit
+    def __init__(self, name: str, tokenizer: Tokenizer, length: int | None, eos: bool) -> None:
+        if length is not None and length <= eos:
+            raise UserError(
+                f"batching.max_{name}_length={length} must be at least {eos + 1}, or null for no limit"
+            )
+        self.name, self.tokenizer = name, tokenizer
+        self.limit = None if length is None else length - eos  # number of tokens of the text
         self.unknown = tokenizer.id_of(UNKNOWN)  # None if the vocabulary is closed
         self.cut = self.count = self.total = 0
         self.examples: dict[str, None] = {}
@@ -238,35 +245,27 @@ def encode(
         store: where the ids are stored; None for memory.
     """
     eos = [EOS] if source_eos else []
-    limits = text_limits(source_eos, max_source_length, max_target_length)
-    sides = [_Side(*each) for each in zip(("source", "target"), vocabularies, limits, strict=True)]
+    source = _Side("source", vocabularies.source, max_source_length, source_eos)
+    target = _Side("target", vocabularies.target, max_target_length, True)
     store = Store() if store is None else store
-    sizes = vocabularies.source.size, vocabularies.target.size + COPIED * with_copy_ids
-    names = ("source", "target", "copy") if with_copy_ids else ("source", "target")
-    dtypes = [np.uint16 if sizes[each != "source"] <= 1 << 16 else np.int32 for each in names]
-    ends = [0] * len(names)
+    copied = target.tokenizer.size + COPIED * with_copy_ids
+    sizes = {"source": source.tokenizer.size, "target": copied, "copy": copied}
     blocks = with_progress(batched(pairs, BLOCK), "pairs encoded", size=len)
     for start, block in zip(range(0, len(pairs), BLOCK), blocks, strict=True):
-        sources, targets = (
-            side.tokenizer.encode_all([getattr(pair, side.name) for pair in block]) for side in sides
-        )
+        sources = source.tokenizer.encode_all([pair.source for pair in block])
+        targets = target.tokenizer.encode_all([pair.target for pair in block])
         _check(block, sources, targets, vocabularies, start, len(pairs))
+        rows: dict[str, list[list[int]]] = {}
         if with_copy_ids:
-            copy_ids, targets = _copy_ids(block, vocabularies, targets, limits[0])
-        sources, targets = (
-            side.cut_rows(block, rows, start + 1)
-            for side, rows in zip(sides, (sources, targets), strict=True)
-        )
-        written = [[row + eos for row in sources], [[SOS, *row, EOS] for row in targets]]
-        if with_copy_ids:
-            written.append([row + eos for row in copy_ids])
-        for number, rows in enumerate(written):
-            ends[number] = Sequences.append(
-                store, names[number], rows, start=ends[number], dtype=dtypes[number]
-            )
-    examples = Examples(*(Sequences(store, each) for each in names))
-    sides[0].log(name, examples.sources.lengths - len(eos), pairs)
-    sides[1].log(name, examples.targets.lengths - 2, pairs)
+            copy_ids, targets = _copy_ids(block, vocabularies, targets, source.limit)
+            rows["copy"] = [row + eos for row in copy_ids]
+        rows["source"] = [row + eos for row in source.cut_rows(block, sources, start + 1)]
+        rows["target"] = [[SOS, *row, EOS] for row in target.cut_rows(block, targets, start + 1)]
+        for part, each in rows.items():
+            Sequences.append(store, part, each, np.uint16 if sizes[part] <= 1 << 16 else np.int32)
+    examples = Examples.of(store, with_copy_ids=with_copy_ids)
+    source.log(name, examples.sources.lengths - len(eos), pairs)
+    target.log(name, examples.targets.lengths - 2, pairs)
     return examples
 
 
@@ -352,17 +351,3 @@ def _copy_ids(
         spelling = tokenizer.spell(pair.target)
         copied_targets.append([oov_ids.get(token, id) for token, id in zip(spelling, target, strict=True)])
     return copy_ids, copied_targets
-
-
-def text_limits(
-    source_eos: bool, max_source_length: int | None, max_target_length: int | None
-) -> tuple[int | None, int | None]:
-    """Return the maximum numbers of text tokens, without EOS, of sources and targets; None for no limit."""
-    limits = []
-    for side, length, eos in (("source", max_source_length, source_eos), ("target", max_target_length, True)):
-        if length is not None and length <= eos:
-            raise UserError(
-                f"batching.max_{side}_length={length} must be at least {eos + 1}, or null for no limit"
-            )
-        limits.append(None if length is None else length - eos)
-    return limits[0], limits[1]

@@ -41,13 +41,14 @@ class Store:
         self._blocks: dict[str, list[NDArray[Any]]] = {}
         self._maps: list[mmap.mmap] = []
 
-    def append(self, name: str, values: NDArray[Any]) -> None:
-        """Append values, always of the same type, to an array, which need not exist."""
+    def append(self, name: str, values: NDArray[Any]) -> int:
+        """Append values, always of the same type, to an array, which need not exist; return its new size."""
         if self.folder is None:
             self._blocks.setdefault(name, []).append(values)
-            return
+            return sum(map(len, self._blocks[name]))
         with (self.folder / f"{name}.{values.dtype}").open("ab") as file:
             file.write(values.tobytes())
+            return file.tell() // values.itemsize
 
     def array(self, name: str, *, writable: bool = False) -> NDArray[Any]:
         """Return an array; changes of a `writable` one do not change its file."""
@@ -199,7 +200,7 @@ def write_pairs(folder: Path, pairs: Iterable[Pair]) -> dict[str, Any]:
     """
     store = Store(folder)
     origins: list[tuple[int, str, str]] = []
-    end = count = 0
+    count = 0
     store.append("bounds", np.zeros(1, np.int64))
     for block in with_progress(batched(pairs, BLOCK), "pairs read", size=len):
         parts: list[bytes] = []
@@ -211,11 +212,10 @@ def write_pairs(folder: Path, pairs: Iterable[Pair]) -> dict[str, Any]:
                 origins.append((row, *place))
             parts += (pair.source.encode(), pair.target.encode(), _extra(pair))
             lines.append(pair.origin.line)
-        ends = end + np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts)))
-        store.append("text", np.frombuffer(b"".join(parts), np.uint8))
-        store.append("bounds", ends)
-        store.append("lines", np.array(lines, np.int64))
-        end, count = int(ends[-1]), count + len(block)
+        text = np.frombuffer(b"".join(parts), np.uint8)
+        start = store.append("text", text) - len(text)
+        store.append("bounds", start + np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts))))
+        count = store.append("lines", np.array(lines, np.int64))
     return {"origins": origins}
 
 

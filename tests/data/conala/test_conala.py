@@ -245,19 +245,6 @@ def test_errors_name_missing_files(write):
         load_file(write(ITEMS), test="none.json")
 
 
-@pytest.mark.parametrize("form", ["crlf", "bom", "empty lines"])
-def test_line_endings_and_byte_order_mark_do_not_matter(tmp_path: Path, form: str):
-    text = json.dumps(ITEMS, indent=1)
-    content = {
-        "crlf": text.replace("\n", "\r\n"),
-        "bom": "\ufeff" + text,
-        "empty lines": text.replace("\n", "\n\n"),
-    }
-    path = tmp_path / "train.json"
-    path.write_bytes(content[form].encode())
-    assert train_and_val(load_file(str(path))) == {Pair(f"do `{n}`", f"f({n})") for n in range(20)}
-
-
 HOSTILE = [
     "print 'old'",
     "if x\n\treturn",
@@ -286,14 +273,6 @@ def test_unusual_snippets_are_restored_exactly(write, slots: bool):
         decoded = tokenizer.decode(tokenizer.encode(pairs[text].target))
         assert cut(final_text(decoded, pairs[text])) == cut(text)
     assert final_text(pairs[HOSTILE[-1]].target, pairs[HOSTILE[-1]]) == HOSTILE[-1]
-
-
-def test_a_very_long_example_is_dropped_or_kept_complete(write):
-    path = write([*ITEMS, item(50, rewritten_intent="word " * 10_000)])
-    assert len(train_and_val(load_file(path, max_tokens=50))) == 20
-    for preparation in (None, Preparation(slots=True)):
-        corpus = load_file(path, max_tokens=None, preparation=preparation)
-        assert max(len(pair.source.split()) for pair in corpus.train + corpus.val) == 10_000
 
 
 TRAIN = json.dumps(ITEMS)

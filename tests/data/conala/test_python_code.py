@@ -2,7 +2,7 @@ import ast
 import warnings
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from attnlab.data.conala.python_code import DEDENT, GLUE, INDENT, cut, join, parse, same_tree, units
@@ -121,41 +121,6 @@ FRAGMENTS = st.lists(
 ).map("".join)
 
 
-@st.composite
-def programs(draw: st.DrawFn) -> str:
-    """Generate expressions and statements with unusual spacing; most are valid Python."""
-    names = st.sampled_from(
-        ["x", "item", "df.a", "f(x)", "'a b'", 'r"\\d"', "[1, 2]", "{k: v}", "-1", "(x, )"]
-    )
-    values = st.recursive(
-        names,
-        lambda inner: st.one_of(
-            st.tuples(inner, st.sampled_from(["+", "-", " in ", "**", "  if x else ", ",", "@"]), inner).map(
-                "".join
-            ),
-            inner.map("({})".format),
-            inner.map("x[{}:]".format),
-            inner.map("f(*{0},a = {0})".format),
-            inner.map("(lambda  y:{})".format),
-            inner.map("not {}".format),
-        ),
-        max_leaves=5,
-    )
-    lines = draw(st.lists(values, min_size=1, max_size=4))
-    starts = draw(
-        st.lists(st.sampled_from(["x=", "", "if  y :\n   z = ", "for i in x :\n\t"]), min_size=4, max_size=4)
-    )
-    return "\n\n".join(f"{start}{line}" for start, line in zip(starts, lines, strict=False))
-
-
-@given(programs().filter(lambda code: parse(code) is not None))
-@settings(max_examples=12, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
-def test_random_programs_keep_their_syntax_tree_and_pieces(code: str) -> None:
-    pieces = cut(code)
-    assert ast.dump(ast.parse(join(pieces))) == ast.dump(ast.parse(code))
-    assert cut(join(pieces)) == pieces
-
-
 @given(FRAGMENTS)
 @example("\\\n\nx")
 @example("    \\\n\r\n")
@@ -167,13 +132,6 @@ def test_random_fragments_keep_their_syntax_tree_or_text(text: str) -> None:
     else:
         assert same_tree(text, formatted)
         assert join(cut(formatted)) == formatted
-
-
-@given(st.text(max_size=20).filter(lambda text: not MARKERS & set(text)))
-@settings(max_examples=50)
-def test_random_text_is_restored(text: str) -> None:
-    formatted = join(cut(text))
-    assert formatted == text or same_tree(text, formatted)
 
 
 @given(st.lists(st.sampled_from([*MARKERS, "\n", "'", "#", "(", "]", "x", "=", "<unk>", " "]), max_size=12))

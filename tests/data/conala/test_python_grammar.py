@@ -102,14 +102,6 @@ def test_restricted_outputs_equal_those_of_the_plain_loop(seed: int, size: int) 
         )
 
 
-def test_outputs_that_end_before_the_limit_are_valid() -> None:
-    for seed in range(5):
-        _, _, predictions = searched(seed, beam_size=4, length_penalty=0.0)
-        ended = [one for of_sentence in predictions for one in of_sentence if len(one.tokens) <= 6]
-        assert ended
-        assert all(parse(one.hypothesis) is not None for one in ended)
-
-
 def test_hypothesis_ends_without_a_continuation_only_if_no_other_has_one() -> None:
     x, opening, closing = (PYTHON.id_of(token) for token in ("x", "(", ")"))
     constraints = Constraints(

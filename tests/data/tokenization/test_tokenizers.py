@@ -243,12 +243,6 @@ def test_json_round_trip(train: Training) -> None:
 
 
 @pytest.mark.parametrize("train", ALL)
-def test_training_without_texts_is_an_error(train: Training) -> None:
-    with pytest.raises(UserError, match="training split is empty"):
-        train([])
-
-
-@pytest.mark.parametrize("train", ALL)
 def test_empty_text_has_no_tokens(train: Training) -> None:
     assert train(SENTENCES).encode("") == []
     assert train(SENTENCES).decode([]) == ""

@@ -7,6 +7,7 @@ The archive also contains automatically mined pairs, which `data.path` can read.
 import hashlib
 import json
 import re
+import sys
 import zipfile
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +20,6 @@ from attnlab.data.conala import placeholders
 from attnlab.data.conala.near_duplicates import Tokens, group_near_duplicates
 from attnlab.data.conala.python_code import cut
 from attnlab.data.corpus import Corpus, Origin, Pair
-from attnlab.data.download import download
 from attnlab.data.splitting import split
 from attnlab.errors import UserError
 from attnlab.files.reading import SURROGATE, decode, read_text, split_lines
@@ -236,6 +236,21 @@ def group_examples(
 def _intent_words(intent: str) -> Tokens:
     text, _ = placeholders.replace_in_intent(normalise(intent))
     return frozenset(re.findall(r"\w+", text.lower()))
+
+
+def download(url: str, *, cache: str | Path) -> Path:
+    """Return the local copy of a file, which appears in `cache` when its download is complete."""
+    import pooch  # warns in notebooks without ipywidgets
+
+    try:
+        path: str = pooch.retrieve(url, None, path=Path(cache).expanduser(), progressbar=sys.stderr.isatty())
+    except (OSError, ValueError) as error:  # network errors are OSErrors
+        reason = " ".join(str(error).split())
+        raise UserError(
+            f"{url} cannot be downloaded to {cache} ({reason}). Download it yourself, unpack it if it is an "
+            "archive, and set data.path=FILE"
+        ) from error
+    return Path(path)
 
 
 def _read_member(archive: Path, member: str, *, md5: str | None = None) -> list[Example]:

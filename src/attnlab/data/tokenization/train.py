@@ -1,11 +1,12 @@
 """Tokenizers of words, subwords, characters and symbols, trained on training texts.
 
-The settings are keyword-only: a configuration binds them with `_partial_` before the texts are available.
+The settings are keyword-only: a configuration binds them with `_partial_` before the texts are available. The
+texts are read repeatedly.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import chain
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -113,7 +114,6 @@ def characters(texts: Iterable[str], *, graphemes: bool = False, **settings: Unp
         graphemes: extended grapheme clusters (a letter with its combining marks) instead of code points.
         **settings: of the vocabulary and the normalisation.
     """
-    texts = _check_texts(texts)
     character = r"\X" if graphemes else "(?m:.)"  # m: the dot also matches a newline
     if any(re.search(FEATURE, text) for text in texts):
         character = f"{FEATURE}|{character}"
@@ -140,7 +140,7 @@ def subwords(
         **settings: of the normalisation.
     """
     pipeline = _pipeline(pre_tokenizers.Metaspace(), decoders.Metaspace(), **settings)
-    pipeline.model = _train_bpe(_check_texts(texts), pipeline, max_size=max_size)
+    pipeline.model = _train_bpe(texts, pipeline, max_size=max_size)
     return Tokenizer(pipeline)
 
 
@@ -155,7 +155,7 @@ def symbols(texts: Iterable[str], *, count: Size) -> Tokenizer:
         count: number of symbols.
     """
     numbers = [str(len(SPECIAL_TOKENS) + id) for id in range(count)]
-    signs = {token for text in _check_texts(texts) for token in text.split()} - {*numbers}
+    signs = {token for text in texts for token in text.split()} - {*numbers}
     pipeline = _pipeline(pre_tokenizers.WhitespaceSplit())
     vocabulary = {token: id for id, token in enumerate([*numbers, *sorted(signs)])}
     pipeline.model = models.WordLevel(vocabulary, UNKNOWN)
@@ -179,14 +179,6 @@ def _pipeline(
     return pipeline
 
 
-def _check_texts(texts: Iterable[str]) -> Iterable[str]:
-    """Return the texts as an object that can be read repeatedly; there must be one."""
-    checked = list(texts) if isinstance(texts, Iterator) else texts
-    if not any(True for _ in checked):
-        raise UserError("the tokenizer cannot be trained: the training split is empty")
-    return checked
-
-
 def train_pieces(
     texts: Iterable[str],
     *parts: Any,
@@ -202,7 +194,7 @@ def train_pieces(
     """
     untrained = _pipeline(*parts, **settings)
     tokenizer = kind(untrained)
-    counts = Counter(chain.from_iterable(map(tokenizer.pieces, _check_texts(texts))))
+    counts = Counter(chain.from_iterable(map(tokenizer.pieces, texts)))
     if subwords:
         if max_size is None:
             raise UserError("tokenizer.subwords=true requires tokenizer.max_size, the number of subwords")

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.data.download import download
+from attnlab.data.conala.dataset import download
 from attnlab.errors import UserError
 
 CONTENT = b"some data\n" * 1000
