@@ -197,8 +197,8 @@ def test_unknown_tokens_and_columns_are_counted(
     code, _, errors = run_on(monkeypatch, capsys, lines, "predict", checkpoint)
     assert code == 0
     assert [error for error in errors if "may be incomplete" not in error] == [
+        "attnlab: 1 line (3) of standard input: another number of columns than line 1, which has 1",
         "attnlab: 1 line (3) of standard input: more columns: only the source is read",
-        "attnlab: standard input: 1 line (3): another number of columns than line 1, which has 1",
         "attnlab: outside the vocabulary, read as <unk>: 3 of 6 source tokens of standard input, such as "
         "'zebra', 'yak'; in 2 lines (1, 2)",
     ]

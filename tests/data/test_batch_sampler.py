@@ -111,12 +111,6 @@ def test_batches_of_a_pool_are_sorted_by_length() -> None:
         assert min(disjoint(batch, batches) for batch in batches) >= 3
 
 
-def test_ranks_get_batches_of_similar_length() -> None:
-    shares = ranks(2, list(range(96)), size=3, pool=2, bucket_by_length=True)
-    steps = [one + other for one, other in zip(*shares, strict=True)]
-    assert min(disjoint(step, steps) for step in steps) >= 1
-
-
 @pytest.mark.parametrize("options", [{}, {"bucket_by_length": True}, {"batch_type": "tokens", "size": 60}])
 def test_longest_target_of_a_batch_comes_first(options: dict[str, Any]) -> None:
     sources, targets = np.random.default_rng(0).integers(1, 9, (2, 40))

@@ -96,21 +96,9 @@ TEXTS = st.sampled_from(
 )
 CODE = st.sampled_from(
     [
-        *(
-            "f(x, 'x')",
-            "df.a[x] = 'a b'",
-            "lambda x: [1, 2]",
-            "re.sub('\\d', 's', it)",
-            "print x, '.'",
-            "f(x=1)",
-        ),
-        *(
-            "x = (1, 1)\nif x:\n    y = [1,2]",
-            "a b c",
-            "'it''s'",
-            "{x: 'x y', 'lambda': ','}",
-            "f('(', ')', \"s\")",
-        ),
+        *("f(x, 'x')", "df.a[x] = 'a b'", "lambda x: [1, 2]", "re.sub('\\d', 's', it)", "print x, '.'"),
+        *("x = (1, 1)\nif x:\n    y = [1,2]", "{x: 'x y', 'lambda': ','}", "f('(', ')', \"s\")"),
+        *("f(x=1)", "a b c", "'it''s'"),
     ]
 )
 

@@ -164,12 +164,6 @@ def test_sources_of_symbols_only_are_distinct(write):
     assert (len(corpus.train), len(corpus.val), len(corpus.test)) == (6, 1, 1)
 
 
-def test_splits_depend_only_on_the_seed(write):
-    path = write("\n".join(ROWS))
-    assert load(path=path, seed=1) == load(path=path, seed=1)
-    assert any(load(path=path, seed=1).val != load(path=path, seed=seed).val for seed in range(2, 6))
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -366,18 +366,12 @@ def test_texts_are_normalised_in_training_encoding_and_decoding(
 
     texts = [f"{COMPOSED.upper()} Stra\u00dfe", f"{DECOMPOSED} {LIGATURE}", f"x\u00b2 {COMPOSED}"]
     trained = method(texts, lowercase=lowercase, normalization=form)
-    reloaded = Tokenizer.from_json(trained.to_json())
-    for tokenizer in (trained, reloaded):
+    for tokenizer in (trained, Tokenizer.from_json(trained.to_json())):
         for text in texts:
-            assert tokenizer.clean(text) == expected(text)
             ids = tokenizer.encode(text)
             assert UNK not in ids  # the vocabulary was trained on normalised texts
-            assert tokenizer.decode(ids) == expected(text)
-            assert tokenizer.encode(expected(text)) == ids == trained.encode(text)
-        same_form = tokenizer.encode(COMPOSED) == tokenizer.encode(DECOMPOSED)
-        same_case = tokenizer.encode("Stra\u00dfe") == tokenizer.encode("stra\u00dfe")
-        assert same_form == (form is not None)
-        assert same_case == lowercase
+            assert tokenizer.decode(ids) == tokenizer.clean(text) == expected(text)
+            assert tokenizer.encode(expected(text)) == ids
 
 
 def test_class_of_the_user_is_restored_once_its_module_is_imported() -> None:
