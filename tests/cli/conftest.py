@@ -32,5 +32,5 @@ def trained(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def train(folder: Path) -> None:
     tags = "logger.wandb.tags=[pilot,tiny]"
-    overrides = (*LOGGED_REVERSE, "checkpoint.keep=3", tags)
+    overrides = (*LOGGED_REVERSE, tags)
     attnlab("train", *overrides, folder=folder, DRAW_CURVES="1")

@@ -146,7 +146,7 @@ def test_every_callback_and_logger_is_built(option: str, composed: Composed) -> 
         "logger=wandb": {"TolerantWandbLogger"},
         "logger=tensorboard": {"TensorBoardLogger"},
         "logger=[wandb,tensorboard]": {"TolerantWandbLogger", "TensorBoardLogger"},
-        "logger=mlflow": {"TolerantMLFlowLogger"},
+        "logger=mlflow": {"MLFlowLogger"},
     }
     assert expected.get(option, set()) | {"AttentionFigures", "AttentionWeights"} <= names
     assert option == CALLBACKS or not {"EarlyStopping", "WeightAveraging"} & names

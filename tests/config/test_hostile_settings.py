@@ -29,7 +29,7 @@ FLAG = "must be true or false"
 GROUPS = {
     WHOLE: """
         seed=-1 embedding.size=0 encoder.size=-8 encoder.layers=0 decoder.size=1e3 decoder.layers=none
-        attention.size=0 checkpoint.keep=-1 batching.shards=0 batching.batch_size=0 batching.pool=0
+        attention.size=0 batching.shards=0 batching.batch_size=0 batching.pool=0
         search.beam_size=0 search.max_length=0 search.top_k=0
         callbacks.averaging.update_starting_at_epoch=-1 callbacks.attention_figures.count=-1
         callbacks.attention_figures.every_n_epochs=0 data.symbols=0 data.train_size=0 data.val_size=0

@@ -102,7 +102,7 @@ def test_interpolations_are_saved_as_their_values(composed: Callable[..., DictCo
 @pytest.mark.parametrize(
     "setting",
     [
-        *("checkpoint.every_minutes=1", "checkpoint.keep=3", "batching.workers=2", "force=true"),
+        *("checkpoint.every_minutes=1", "batching.workers=2", "force=true"),
         *("callbacks.attention_figures.count=0", "callbacks.attention_weights.count=7", "logger=none"),
         *("trainer.log_every_n_steps=1", "+trainer.profiler=simple", "+trainer.enable_progress_bar=false"),
         *("+trainer.max_steps=-1", "+trainer.num_nodes=1", "+trainer.fast_dev_run=false"),

@@ -1,9 +1,20 @@
-"""The logger that writes metrics.csv."""
+"""Loggers: metrics.csv, TensorBoard and MLflow."""
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import matplotlib.image
+import numpy as np
+import pytest
+from omegaconf import DictConfig
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
 from attnlab.config.compose import compose_run
-from attnlab.training.loggers import MetricsFile, flatten, log_image, log_table, markdown_table
+from attnlab.errors import UserError
+from attnlab.files.run_directory import prepare_run
+from attnlab.training import components
+from attnlab.training.loggers import MetricsFile, flatten, log_image
 
 
 def test_truncated_file_equals_the_file_at_the_checkpoint_byte_for_byte(tmp_path: Path) -> None:
@@ -26,26 +37,52 @@ def test_truncated_file_equals_the_file_at_the_checkpoint_byte_for_byte(tmp_path
 
 
 def test_logged_settings_are_those_that_identify_a_run() -> None:
-    logged = flatten(compose_run(["encoder.size=7", "checkpoint.keep=3"]))
+    logged = flatten(compose_run(["encoder.size=7", "checkpoint.every_minutes=3"]))
     assert logged["encoder/size"] == 7
-    assert not {"checkpoint/keep", "checkpoint/every_minutes", "data/cache", "paths/output"} & {*logged}
+    assert not {"checkpoint/every_minutes", "data/cache", "paths/output"} & {*logged}
     assert not any(name.endswith("_partial_") for name in logged)
 
 
-def test_tensorboard_receives_pictures_and_tables(tmp_path: Path) -> None:
-    import matplotlib.image
-    import numpy as np
-    from lightning.pytorch.loggers import TensorBoardLogger
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
+def test_tensorboard_receives_settings_and_pictures(
+    composed: Callable[..., DictConfig], tmp_path: Path
+) -> None:
     picture = tmp_path / "picture.png"
     matplotlib.image.imsave(picture, np.zeros((3, 5, 3)))
-    logger = TensorBoardLogger(tmp_path, name="", version="tensorboard")
-    log_image([logger], "attention/1", picture, step=7)
-    log_table([logger], "predictions/val", ["source", "hypothesis"], [["a|b", "c"]], step=7)
-    logger.experiment.flush()
-    events = EventAccumulator(logger.log_dir).Reload()
-    (image,) = events.Images("attention/1")
-    assert (image.step, image.width, image.height) == (7, 5, 3)
-    assert events.Tags()["tensors"] == ["predictions/val/text_summary"]
-    assert markdown_table(["source"], [["a|b"]]) == "| source |\n| --- |\n| a\\|b |"
+    config = composed("logger=tensorboard")
+    run = prepare_run(config)
+    for step in (4, 7):  # interrupted, and resumed
+        (logger,) = components.build_loggers(config, run)
+        logger.log_metrics({"val/loss": 1 / step}, step=step)
+        log_image([logger], "attention/1", picture, step=step)
+        logger.finalize("success")
+    events = EventAccumulator(str(run.directory / "tensorboard")).Reload()
+    images = events.Images("attention/1")
+    assert [(image.step, image.width, image.height) for image in images] == [(4, 5, 3), (7, 5, 3)]
+    assert [point.step for point in events.Scalars("val/loss")] == [4, 7]
+    assert "size" in (run.directory / "tensorboard" / "hparams.yaml").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The ``noload``:DeprecationWarning:mlflow")
+def test_mlflow_run_has_the_curves_and_the_settings(
+    composed: Callable[..., DictConfig], tmp_path: Path
+) -> None:
+    config = composed("logger=mlflow", "seed=3")
+    (logger,) = components.build_loggers(config, prepare_run(config))
+    logger.log_metrics({"val/loss": 0.25, "epoch": 0}, step=4)
+    logger.finalize("success")
+    (recorded,) = logger.experiment.search_runs([logger.experiment_id])
+    assert recorded.info.run_name == "additive-seed3"
+    assert recorded.info.status == "FINISHED"
+    assert recorded.data.params["encoder/size"] == str(config.encoder.size)
+    assert recorded.data.metrics["val/loss"] == 0.25
+    assert (tmp_path / "outputs" / "mlflow.db").is_file()
+
+
+def test_missing_mlflow_is_one_line(
+    composed: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "mlflow.tracking", None)
+    config = composed("logger=mlflow")
+    with pytest.raises(UserError, match=r"MLFlowLogger: .*mlflow"):
+        components.build_loggers(config, prepare_run(config))

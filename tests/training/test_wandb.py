@@ -22,6 +22,7 @@ from torch import nn
 from attnlab.files.metrics_file import append_metrics, read_metrics
 from attnlab.files.run_directory import Run, prepare_run
 from attnlab.training import loggers
+from attnlab.training.callbacks.checkpoints import BestCheckpoint
 from attnlab.training.loggers import finish_wandb, wandb_logger
 from commands import TINY_REVERSE, attnlab, clean_environment
 from forked import serve_program
@@ -36,7 +37,7 @@ def test_missing_package_is_a_warning(
 ) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)  # import wandb then raises ImportError
     config = composed()
-    assert wandb_logger(run=prepare_run(config), config=config, project="attnlab", **SETTINGS) is None
+    assert wandb_logger(run=prepare_run(config), project="attnlab", **SETTINGS) is None
     assert "could not be started; continuing without Weights & Biases" in caplog.text
 
 
@@ -44,7 +45,7 @@ def test_refused_settings_are_a_warning(
     composed: Callable[..., DictConfig], caplog: pytest.LogCaptureFixture
 ) -> None:
     config = composed()
-    assert wandb_logger(run=prepare_run(config), config=config, project="a/b", **SETTINGS) is None
+    assert wandb_logger(run=prepare_run(config), project="a/b", **SETTINGS) is None
     assert "could not be started; continuing without Weights & Biases" in caplog.text
     assert "a/b" in caplog.text
 
@@ -54,7 +55,7 @@ def test_errors_after_the_run_was_closed_are_logged_once(
 ) -> None:
     config = composed()
     run = prepare_run(config)
-    logger = wandb_logger(run=run, config=config, project="attnlab", **SETTINGS)
+    logger = wandb_logger(run=run, project="attnlab", **SETTINGS)
     logger.log_metrics({"val/loss": 2.0}, step=1)
     finish_wandb(3)
     for step in (2, 3):
@@ -63,7 +64,7 @@ def test_errors_after_the_run_was_closed_are_logged_once(
     logger.log_text("predictions", columns=["a"], data=[["b"]])
     warnings = [record for record in caplog.records if "could not be sent" in record.message]
     assert [record.levelname for record in warnings if record.levelno > logging.DEBUG] == ["WARNING"]
-    assert "numbers could not be sent and will be skipped" in warnings[0].message
+    assert "val/loss, epoch could not be sent" in warnings[0].message
     logged = read_offline(run.directory)
     assert [row["val/loss"] for row in logged["history"]] == [2.0]
     assert logged["exit_code"] == 3
@@ -77,7 +78,7 @@ def test_run_of_an_agent_is_the_run_of_its_trial(
         monkeypatch.setenv(name, value)
     config = composed()
     run = prepare_run(config)
-    logger = wandb_logger(run=run, config=config, project="attnlab", **SETTINGS)
+    logger = wandb_logger(run=run, project="attnlab", **SETTINGS)
     assert logger is not None
     finish_wandb(0)
     (path,) = run.directory.glob("wandb/offline-run-*/run-*.wandb")
@@ -100,7 +101,7 @@ def test_arguments_summary_and_artifacts(
         Path(path).write_text("code")
     arguments = {"entity": "me", "notes": "a note", "group": "g", "job_type": "j"}
     extras: Any = {"save_code": True, "log_model": True, "watch": "gradients"}
-    logger = wandb_logger(run=run, config=config, **SETTINGS, **arguments, **extras)
+    logger = wandb_logger(run=run, **SETTINGS, **arguments, **extras)
     assert logger is not None
     network = nn.Linear(2, 3)
     trainer = SimpleNamespace(log_every_n_steps=1)
@@ -108,13 +109,17 @@ def test_arguments_summary_and_artifacts(
     for step, loss in enumerate([3.0, 1.0, 2.0]):
         network(torch.ones(5, 2)).sum().backward()
         logger.log_metrics({"val/loss": loss, "val/exact_match": loss / 10, "train/loss": loss}, step=step)
+    best = BestCheckpoint(run.best, monitor="val/loss", mode="min")
+    best.best_model_path = str(run.best)
+    best.best_k_models = {str(run.best): torch.tensor(1.0)}
+    logger.after_save_checkpoint(best)
     logger.finalize("success")
     finish_wandb(0)
     logged = read_offline(run.directory)
     assert logged.items() >= {**arguments, "commit": "c0ffee"}.items()
-    assert logged["artifacts"] == {"code": ["mine.py"], "model": ["best.ckpt"]}
-    best = {"best/val/loss": 1.0, "best/val/exact_match": 0.3}
-    assert logged["summary"].items() >= {**best, "val/loss": 2.0, "val/exact_match": 0.2}.items()
+    assert logged["artifacts"] == {"code": ["mine.py"], "model": ["model.ckpt"]}
+    lowest = {"best/val/loss": 1.0, "best/val/exact_match": 0.3}
+    assert logged["summary"].items() >= {**lowest, "val/loss": 2.0, "val/exact_match": 0.2}.items()
     assert "best/train/loss" not in logged["summary"]
     assert [row["gradients/bias/values"] for row in logged["history"]] == [[3]] * 3
 
@@ -126,9 +131,9 @@ def test_rows_of_the_metrics_file_are_replayed(composed: Callable[..., DictConfi
         append_metrics(run.metrics, {"train/loss": 1 / step}, epoch=None, step=step)
         append_metrics(run.metrics, {"val/loss": 0.1 * step, "val/bleu": 3.0}, epoch=step // 5, step=step)
         append_metrics(run.metrics, {"val/loss": 0.7}, epoch=step // 5, step=step)
-    logger = wandb_logger(run=run, config=config, **SETTINGS)
+    logger = wandb_logger(run=run, **SETTINGS)
     assert logger is not None
-    logger.replay()
+    logger.replay(run.metrics)
     finish_wandb(0)
     history = read_offline(run.directory)["history"]
     for name, series in read_metrics(run.metrics).items():

@@ -147,7 +147,7 @@ def _constructor_errors() -> tuple[type[Exception], ...]:
     """
     lightning = sys.modules.get("lightning.fabric.utilities.exceptions")
     own = () if lightning is None else (lightning.MisconfigurationException,)
-    return (TypeError, ValueError, OverflowError, *own)
+    return (ImportError, TypeError, ValueError, OverflowError, *own)
 
 
 def _target(node: Any) -> str:

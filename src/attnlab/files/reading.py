@@ -1,15 +1,13 @@
 """Reading of text files, plain or compressed by gzip, with errors that name the file and the line."""
 
 import gzip
-import os
 import re
 import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
-from itertools import chain
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from attnlab.errors import UserError
 
@@ -19,13 +17,6 @@ GZIP_MAGIC = b"\x1f\x8b"
 SURROGATE = re.compile("[\ud800-\udfff]")
 """A lone surrogate: valid in JSON escapes, but not encodable as UTF-8 and rejected by the tokenizers."""
 
-SIZE_LIMIT = "ATTNLAB_MAX_DECOMPRESSED_BYTES"
-"""Environment variable: maximum size of a file after decompression, in bytes."""
-DEFAULT_SIZE_LIMIT = 2 * 1024**3
-"""The default: this, or 20 times the compressed size if that is more."""
-BLOCK = 1 << 20
-"""Bytes that are read at a time."""
-
 
 def read_text(path: str | Path, *, setting: str | None = None) -> str:
     """Return the text of a UTF-8 file, with or without a byte order mark, plain or compressed by gzip.
@@ -34,48 +25,52 @@ def read_text(path: str | Path, *, setting: str | None = None) -> str:
         setting: the option that names the file, such as "data.path", for error messages.
 
     Raises:
-        UserError: if the file cannot be read, is too large, is empty, or is not UTF-8 text.
+        UserError: if the file cannot be read, is empty, or is not UTF-8 text.
     """
-    with _report_errors(path, setting) as name:
-        return decode(b"".join(_read_blocks(path, name)), name=str(path))
+    with _open(path, setting) as file:
+        return decode(file.read(), name=str(path))
 
 
 def read_lines(path: str | Path, *, setting: str | None = None) -> Iterator[str]:
     """Yield the lines of a text file, those of `split_lines(read_text(path))`, in constant memory.
 
-    A file whose first MiB has no line feed is read at once.
-
     Raises:
-        UserError: as `read_text`; the lines before a broken one are yielded first, unless the file is small.
+        UserError: as `read_text`; the lines before a broken one are yielded first.
     """
-    with _report_errors(path, setting) as name:
-        blocks = _read_blocks(path, name)
-        first, second = next(blocks, b""), next(blocks, None)
-        if second is None or b"\n" not in first:
-            yield from split_lines(decode(b"".join([first, second or b"", *blocks]), name=str(path)))
-            return
-        number, rest, is_blank = 1, b"", True
-        for block in chain([first, second], blocks, [None]):
-            end = 0 if block is None else block.rfind(b"\n") + 1
-            if block is not None and end == 0:
-                rest += block
-                continue
-            content, rest = (rest, b"") if block is None else (rest + block[:end], block[end:])
-            is_blank = is_blank and not content.strip()
-            text = decode(content, name=str(path), first_line=number) if content.strip() else content.decode()
-            lines = text.split("\n")
-            yield from (line.removesuffix("\r") for line in (lines if lines[-1] else lines[:-1]))
-            number += content.count(b"\n")
+    with _open(path, setting) as file:
+        is_blank = True
+        for number, line in enumerate(file, start=1):
+            text = _decode(line, name=str(path), first_line=number)
+            is_blank = is_blank and not text.strip()
+            if number == 1 and not text.endswith("\n"):  # the only line, or one with line breaks "\r"
+                yield from split_lines(text)
+            else:
+                yield text.removesuffix("\n").removesuffix("\r")
         if is_blank:
             decode(b"", name=str(path))
 
 
 @contextmanager
-def _report_errors(path: str | Path, setting: str | None) -> Iterator[str]:
-    """Raise the errors of reading a file as `UserError`; yields the name of the file for messages."""
+def _open(path: str | Path, setting: str | None) -> Iterator[BinaryIO]:
+    """Open a file, decompressed, and raise the errors of reading it as `UserError`."""
     name = str(path) if setting is None else f"{setting}: {path}"
     try:
-        yield name
+        location = Path(path).expanduser()
+        check_regular_file(location, name=name)
+        with location.open("rb") as file:
+            if file.peek(2)[:2] == GZIP_MAGIC:
+                with gzip.open(file) as decompressed:
+                    yield cast("BinaryIO", decompressed)
+            elif str(path).endswith(".gz") and file.peek(1):
+                raise UserError(
+                    f"{path}: the file is not compressed by gzip. Rename it without .gz or compress it"
+                )
+            else:
+                yield file
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise UserError(
+            f"{path}: the gzip file is truncated or damaged ({error}). Download or create it again"
+        ) from error
     except MemoryError as error:
         raise UserError(f"{name} does not fit into memory. Use a smaller file or a larger machine") from error
     except FileNotFoundError as error:
@@ -84,40 +79,6 @@ def _report_errors(path: str | Path, setting: str | None) -> Iterator[str]:
         raise UserError(f"{name} cannot be read ({error.strerror}). Check the path") from error
     except (RuntimeError, ValueError) as error:  # an unknown user after "~", or a NUL character
         raise UserError(f"{name!r} is not a valid path ({error}). Check the path") from error
-
-
-def _read_blocks(path: str | Path, name: str) -> Iterator[bytes]:
-    """Yield the content of a file, decompressed, in blocks of at least 1 MiB but for the last one."""
-    location = Path(path).expanduser()
-    check_regular_file(location, name=name)
-    with location.open("rb") as file:
-        if file.peek(2)[:2] != GZIP_MAGIC:
-            if str(path).endswith(".gz") and file.peek(1):
-                raise UserError(
-                    f"{path}: the file is not compressed by gzip. Rename it without .gz or compress it"
-                )
-            yield from iter(partial(file.read, BLOCK), b"")
-            return
-        limit = _size_limit(location)
-        with gzip.open(file) as decompressed:
-            size = 0
-            while True:
-                try:
-                    block = decompressed.read(min(BLOCK, limit + 1 - size))
-                except (OSError, EOFError, zlib.error) as error:
-                    raise UserError(
-                        f"{path}: the gzip file is truncated or damaged ({error}). Download or create it "
-                        "again"
-                    ) from error
-                size += len(block)
-                if size > limit:
-                    raise UserError(
-                        f"{path} has more than {limit:,} bytes after decompression. Set the environment "
-                        f"variable {SIZE_LIMIT} to a larger number if that is right"
-                    )
-                if not block:
-                    return
-                yield block
 
 
 def check_regular_file(path: Path, *, name: str) -> None:
@@ -131,10 +92,15 @@ def check_regular_file(path: Path, *, name: str) -> None:
         raise UserError(f"{name} is not a regular file, but a pipe or a device. Write its contents to a file")
 
 
-def decode(content: bytes, *, name: str, first_line: int = 1) -> str:
-    """Decode the content of a text file, or the part of it from a line on; `name` is for error messages."""
+def decode(content: bytes, *, name: str) -> str:
+    """Decode the content of a text file; `name` is for error messages."""
     if not content.strip():
         raise UserError(f"{name}: the file is empty. Download or create it again")
+    return _decode(content, name=name, first_line=1)
+
+
+def _decode(content: bytes, *, name: str, first_line: int) -> str:
+    """Decode the part of a file that begins with a line."""
     nul = content.find(b"\0")
     if nul >= 0:  # valid UTF-8, but in practice the file is binary or UTF-16
         line = first_line + content.count(b"\n", 0, nul)
@@ -155,16 +121,6 @@ def exists(path: str) -> bool:
         return Path(path).expanduser().exists()
     except (OSError, RuntimeError, ValueError):
         return False
-
-
-def _size_limit(path: Path) -> int:
-    """Return the largest size of a file after decompression: text is compressed to a tenth at most."""
-    setting = os.environ.get(SIZE_LIMIT)
-    if setting is None:
-        return max(DEFAULT_SIZE_LIMIT, 20 * path.stat().st_size)
-    if not setting.isdecimal():
-        raise UserError(f"{SIZE_LIMIT}={setting}: must be a whole number of bytes")
-    return int(setting)
 
 
 def split_lines(text: str) -> list[str]:

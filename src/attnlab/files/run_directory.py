@@ -8,8 +8,7 @@
         metrics.csv        every logged number: epoch, step, metric, value
         train.log          the training log
         lock               held by the process that works on the run
-        checkpoints/       best.ckpt, last.ckpt and the checkpoint before it, previous.ckpt; with
-                           checkpoint.keep also epoch-<n>.ckpt; average.ckpt of attnlab average
+        checkpoints/       best.ckpt, last.ckpt and the checkpoint before it, previous.ckpt
         predictions/       decoded splits, one line per example
         figures/           heat maps and curves
         wandb/             Weights & Biases, offline until synchronised
@@ -24,9 +23,8 @@ import shutil
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args, overload
+from typing import Any, Literal, get_args
 
 import yaml
 from omegaconf import DictConfig, OmegaConf
@@ -41,51 +39,31 @@ from attnlab.files.yaml import read_yaml
 Status = Literal["running", "finished", "failed", "interrupted"]
 
 
-class RunPath:
-    """Path of a file or folder in the directory of a run."""
-
-    def __init__(self, path: str, content: str) -> None:
-        self.path = path
-        self.__doc__ = f"Path of {content}."
-
-    @overload
-    def __get__(self, run: None, owner: type[Run]) -> RunPath: ...
-
-    @overload
-    def __get__(self, run: Run, owner: type[Run]) -> Path: ...
-
-    def __get__(self, run: Run | None, owner: type[Run]) -> RunPath | Path:
-        return self if run is None else run.directory / self.path
-
-
-@dataclass(frozen=True)
 class Run:
-    """Paths and records of a run directory."""
+    """Paths and records of a run directory. Runs of the same directory are equal."""
 
-    directory: Path
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.config = directory / "config.yaml"
+        self.result = directory / "result.json"
+        self.metrics = directory / "metrics.csv"
+        self.log = directory / "train.log"
+        self.checkpoints = directory / "checkpoints"
+        self.best = self.checkpoints / "best.ckpt"  # of the best validation score
+        self.last = self.checkpoints / "last.ckpt"  # training resumes from it
+        self.previous = self.checkpoints / "previous.ckpt"
+        self.predictions = directory / "predictions"
+        self.attention = self.predictions / "attention.jsonl"
+        self.figures = directory / "figures"
 
-    config = RunPath("config.yaml", "the resolved configuration")
-    result = RunPath("result.json", "the status and the final metrics")
-    metrics = RunPath("metrics.csv", "all logged numbers")
-    log = RunPath("train.log", "the training log")
-    checkpoints = RunPath("checkpoints", "the checkpoint files")
-    best = RunPath("checkpoints/best.ckpt", "the checkpoint with the best validation score")
-    last = RunPath("checkpoints/last.ckpt", "the checkpoint that training resumes from")
-    previous = RunPath("checkpoints/previous.ckpt", "the checkpoint before `last`")
-    average = RunPath("checkpoints/average.ckpt", "the checkpoint that `attnlab average` writes")
-    predictions = RunPath("predictions", "the decoded splits")
-    attention = RunPath("predictions/attention.jsonl", "predictions with attention weights")
-    figures = RunPath("figures", "the figures")
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Run) and self.directory == other.directory
 
-    def epoch_checkpoint(self, epochs: int) -> Path:
-        """Return the path of the kept checkpoint after this many epochs; see `checkpoint.keep`."""
-        return self.checkpoints / f"epoch-{epochs}.ckpt"
+    def __hash__(self) -> int:
+        return hash(self.directory)
 
-    def kept_checkpoints(self) -> list[Path]:
-        """Return the existing kept checkpoints, earliest epoch first."""
-        paths = self.checkpoints.glob("epoch-*.ckpt")
-        numbered = [(int(path.stem.removeprefix("epoch-")), path) for path in paths]
-        return [path for _, path in sorted(numbered)]
+    def __repr__(self) -> str:
+        return f"Run({str(self.directory)!r})"
 
     @property
     def hash(self) -> str:

@@ -14,14 +14,12 @@ import os
 import pickle
 import zipfile
 import zlib
-from collections.abc import Sequence
 from io import BufferedRandom
 from pathlib import Path
 from typing import Any
 
 import torch
 from omegaconf import DictConfig, OmegaConf
-from torch import Tensor
 
 from attnlab.data import digests
 from attnlab.data.corpus import Corpus
@@ -185,6 +183,7 @@ def read_contents(
     # and runs of versions with other loss terms and callbacks can be read.
     config.callbacks, config.logger = {}, {}
     config.get("encoder", {}).pop("match", None)  # a setting of earlier versions
+    config.get("checkpoint", {}).pop("keep", None)  # a setting of earlier versions
     if not training:
         config.loss = {"terms": {}}
     return config, Vocabularies(source, target)
@@ -196,29 +195,3 @@ def _contents(checkpoint: dict[str, Any], path: Path) -> dict[str, Any]:
         raise UserError(f"{path} was not written by attnlab: it contains no configuration")
     contents: dict[str, Any] = checkpoint["attnlab"]
     return contents
-
-
-def average_checkpoints(paths: Sequence[Path]) -> dict[str, Any]:
-    """Return a checkpoint whose weights are the mean of those of several checkpoints of one run.
-
-    The mean is computed in fp64. Values that are not floating-point numbers, the configuration and the
-    vocabularies are those of the last checkpoint. Training cannot be resumed from the result.
-    """
-    sums: dict[str, Tensor] = {}
-    for path in paths:
-        checkpoint = read_checkpoint(path)
-        contents = _contents(checkpoint, path)
-        weights: dict[str, Tensor] = checkpoint["state_dict"]
-        shapes = {name: value.shape for name, value in weights.items()}
-        if sums and shapes != {name: value.shape for name, value in sums.items()}:
-            raise UserError(f"{path} cannot be averaged with {paths[0]}: their parameters differ")
-        sums = {
-            name: sums[name] + value.double() if name in sums else value.double()
-            for name, value in weights.items()
-        }
-    means = {
-        name: (sums[name] / len(paths)).to(value.dtype) if value.is_floating_point() else value
-        for name, value in weights.items()
-    }
-    averaged = [path.name for path in paths]
-    return {"state_dict": means, "attnlab": {**contents, "averaged": averaged}}

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import torch
 from lightning import Callback, Trainer
+from lightning.pytorch.callbacks import LearningRateMonitor, RichModelSummary
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler
@@ -42,7 +43,7 @@ from attnlab.training.checkpoints import checkpoint_contents, read_checkpoint, s
 from attnlab.training.hardware import choose_precision, with_precision
 from attnlab.training.initialisation import find_source, freeze, initialise, load_word_vectors
 from attnlab.training.length_limits import check_positions, choose_max_length, choose_steps
-from attnlab.training.loggers import MetricsFile
+from attnlab.training.loggers import MetricsFile, flatten
 from attnlab.training.module import Seq2SeqModule
 from attnlab.training.module_arguments import module_arguments, monitored
 from attnlab.training.own_parts import check_parts
@@ -162,11 +163,11 @@ def build_data(config: DictConfig, corpus: Corpus, vocabularies: Vocabularies) -
 
 
 def build_loggers(config: DictConfig, run: Run) -> list[Logger]:
-    """Build the configured loggers, without those that are unavailable.
+    """Build the configured loggers, without those that are unavailable, and log the settings of the run.
 
-    Those of attnlab receive the run directory and the configuration, others the run directory as `save_dir`.
+    Each receives the run directory as `run` or `save_dir`.
     """
-    available = {"run": run, "config": config, "save_dir": str(run.directory)}
+    available = {"run": run, "save_dir": str(run.directory)}
     loggers: list[Any] = [
         construct(
             node,
@@ -175,30 +176,26 @@ def build_loggers(config: DictConfig, run: Run) -> list[Logger]:
         for node in (config.get("logger") or {}).values()
         if node is not None
     ]
-    return [logger for logger in loggers if logger is not None]
+    built = [logger for logger in loggers if logger is not None]
+    for logger in built:
+        logger.log_hyperparams(flatten(config))
+    return built
 
 
 def build_callbacks(config: DictConfig, run: Run, metrics: MetricsFile, *, terminal: bool) -> list[Callback]:
     """Build the callbacks of every run and those of the section `callbacks`; see `LastCheckpoint`."""
     interruption = Interruption()
     return [
-        LastCheckpoint(
-            run,
-            metrics,
-            interruption,
-            every_minutes=config.checkpoint.every_minutes,
-            keep=config.checkpoint.keep,
-        ),
+        LastCheckpoint(run, metrics, interruption, every_minutes=config.checkpoint.every_minutes),
         interruption,
-        *([progress.ProgressBar(), progress.NetworkSummary()] if terminal else []),
+        *([progress.ProgressBar(), RichModelSummary(max_depth=2)] if terminal else []),
         EpochDigests(),
         progress.EpochLog(),
         Guard(),
         Reproducible(config.seed),
         progress.Throughput(),
-        progress.BusyCores(),
         Predictions(run.predictions),
-        progress.LearningRate(),
+        LearningRateMonitor(logging_interval="step"),
         *_configured_callbacks(config, run),
         BestCheckpoint(run.best, monitor=config.checkpoint.monitor, mode=config.checkpoint.mode),
     ]

@@ -66,7 +66,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     config, data, module, report = build_objects(config, run=run)
     network, corpus, contents = module.network, data.corpus, module.contents
     assert isinstance(network, Seq2Seq)
-    # The loggers have the settings already, by other names
+    # `build_loggers` has logged the settings by their own names
     module.save_hyperparameters(dict(module.hparams), logger=False)
     choices = choose_for_machine(config, network, run)
     components.check_monitored(config, module, data)
@@ -79,7 +79,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
         warn_of_changed_code(run.read_result().get("code"), config)
     for logger in loggers:
         if isinstance(logger, TolerantWandbLogger):
-            logger.replay()
+            logger.replay(run.metrics)
     callbacks = components.build_callbacks(config, run, metrics, terminal=sys.stderr.isatty())
 
     code = {"code": parts} if (parts := describe_code(config)) else {}

@@ -70,12 +70,11 @@ class LastCheckpoint(Callback):
     run.
 
     This callback must come before all callbacks that log. The previous checkpoint is kept beside the last
-    one, and those of the last epochs if they are to be averaged.
+    one.
 
     Args:
         metrics: the file that is truncated to its current length when training resumes.
         every_minutes: minutes between checkpoints inside epochs; None to save only at the end of epochs.
-        keep: number of epochs, counted from the end, whose checkpoints are kept.
     """
 
     def __init__(
@@ -85,10 +84,8 @@ class LastCheckpoint(Callback):
         interruption: Interruption,
         *,
         every_minutes: NotNegative | None,
-        keep: Count = 0,
     ) -> None:
         self.run = run
-        self.keep = keep
         self.metrics = metrics
         self.interruption = interruption
         self.every_minutes = every_minutes
@@ -142,7 +139,7 @@ class LastCheckpoint(Callback):
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if trainer.fit_loop.epoch_loop.batch_progress.total.ready > self.saved_batches:
-            self._save_epoch(trainer)
+            self._save(trainer)
         self._stop_if_requested(trainer)
 
     def on_train_batch_start(
@@ -161,7 +158,7 @@ class LastCheckpoint(Callback):
 
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Save the end of training: a run that is killed later only has to be evaluated."""
-        self._save_epoch(trainer)
+        self._save(trainer)
         self._stop_if_requested(trainer)
 
     def _is_time(self, trainer: Trainer) -> bool:
@@ -169,15 +166,6 @@ class LastCheckpoint(Callback):
         if self.every_minutes is None or not trainer.is_global_zero:
             return False
         return time.monotonic() - self.saved_at >= 60 * self.every_minutes
-
-    def _save_epoch(self, trainer: Trainer) -> None:
-        """Save the end of an epoch; first the file to keep: killed in between, the epoch is repeated."""
-        if self.keep > 0:
-            trainer.save_checkpoint(self.run.epoch_checkpoint(trainer.current_epoch), weights_only=False)
-            if trainer.is_global_zero:
-                for path in self.run.kept_checkpoints()[: -self.keep]:
-                    path.unlink()
-        self._save(trainer)
 
     def _save(self, trainer: Trainer) -> None:
         if trainer.is_global_zero and self.run.last.is_file():

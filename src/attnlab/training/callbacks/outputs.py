@@ -5,18 +5,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lightning import Callback, LightningModule, Trainer
+from lightning.pytorch.loggers import WandbLogger
 
 from attnlab.data.features import columns_of
 from attnlab.files.predictions import Prediction, write_columns, write_predictions
 from attnlab.files.run_directory import Run, predictions_file
 from attnlab.report.files import save_png_and_svg
 from attnlab.settings import Count, Size
-from attnlab.training.loggers import log_image, log_table
+from attnlab.training.loggers import log_image
 from attnlab.training.module import Seq2SeqModule
 
 
 class Predictions(Callback):
-    """Writes two files per split with one line per sentence, and logs a table of the first ones.
+    """Writes two files per split with one line per sentence, and sends a table of the first ones to W&B.
 
     The files are `val.jsonl`, and `test.jsonl` or one `test-NAME.jsonl` per named test set. Beside each, a
     file with the ending `.tsv` has the source, its features if there are any, and the output in columns.
@@ -41,12 +42,14 @@ class Predictions(Callback):
         write_predictions(path, module.outputs, weights="omit")
         outputs = [(*columns_of(output.source), output.hypothesis) for output in module.outputs]
         write_columns(path.with_suffix(".tsv"), outputs)
+        columns = ["source", "reference", "hypothesis"]
         rows = [
             [output.source, " | ".join(output.references), output.hypothesis]
             for output in module.outputs[: self.rows]
         ]
-        columns = ["source", "reference", "hypothesis"]
-        log_table(trainer.loggers, f"predictions/{split}", columns, rows, step=trainer.global_step)
+        for logger in trainer.loggers:
+            if isinstance(logger, WandbLogger):
+                logger.log_text(key=f"predictions/{split}", columns=columns, data=rows)
 
 
 class FirstOutputs(Callback, ABC):
