@@ -17,13 +17,14 @@ from attnlab.config.checks import check_settings
 from attnlab.config.compose import apply_overrides, as_list
 from attnlab.config.construct import construct
 from attnlab.config.options import CHANGEABLE
-from attnlab.data.corpus import Corpus, Pair
+from attnlab.data.corpus import Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.digests import are_seen
 from attnlab.data.features import features_of
 from attnlab.data.tokenization.vocabularies import Vocabularies, references
 from attnlab.errors import UsageError
 from attnlab.explain.scorecard import FILE, Explained, Score
+from attnlab.files.predictions import Prediction
 from attnlab.files.run_directory import Run
 from attnlab.files.run_identity import short_hash
 from attnlab.files.writing import check_writable, write_json
@@ -66,6 +67,7 @@ class Evaluation:
     by_length: list[LengthScores]  # the metrics for ranges of source lengths
     explanations: dict[str, Score]
     errors: Errors | None  # confusions, wrong outputs and calibration; None without references
+    of_words: bool  # whether sources are words, as sequences of letters
 
 
 def evaluate(
@@ -91,15 +93,15 @@ def evaluate(
     """
     overrides = as_list(overrides)
     members = locate_all(runs)
-    trusted = trusted_names(trust)
-    trained, vocabularies, network = load_model([checkpoint for _, checkpoint in members], trusted)
-    trained = evaluation_data.find_data(trained, members[0][0])
+    run = members[0][0]
+    trained, vocabularies, network = load_model([path for _, path in members], trusted_names(trust))
+    trained = evaluation_data.find_data(trained, run)
     given, other_overrides = evaluation_data.separate(trained, overrides)
     config = apply_overrides(trained, other_overrides)
     _refuse_fixed(overrides)
     check_settings(config)
 
-    changed_code = warn_of_changed_code(members[0][0].read_result().get("code"), trained)
+    changed_code = warn_of_changed_code(run.read_result().get("code"), trained)
     records = [read_data_record(checkpoint) for _, checkpoint in members]
     split = split or next((name for name in ("test", "val") if name in given.files), None)
     if split in given.files:
@@ -107,10 +109,11 @@ def evaluate(
         corpus = evaluation_data.read(config, given, vocabularies, metrics=metrics)
     else:
         corpus = build.build_corpus(config)
-    splits = _splits(corpus, split)
+    if split == "test" and not corpus.test_splits:
+        raise UsageError("This corpus has no test split: evaluate the validation split with --split val")
+    splits = ("val",) if split == "val" else corpus.test_splits or ("val",)
     setup = _Setup(
         config=config,
-        vocabularies=vocabularies,
         network=network,
         data=components.build_data(config, corpus, vocabularies),
         module=components.build_module(config, network, vocabularies, corpus),
@@ -121,7 +124,7 @@ def evaluate(
         explain=_build_scorecard(config, network, vocabularies),
     )
     interventions = build.build_interventions(config, network)
-    evaluation_data.check_unchanged(setup.overrides, records[0]["data"], corpus, vocabularies, splits)
+    evaluation_data.check_unchanged(overrides, records[0]["data"], corpus, vocabularies, splits)
     # One intervention replaces the attention everywhere
     if config.get("attention_override") in interventions:
         setup.decoder.attention = interventions.pop(config.attention_override)
@@ -133,7 +136,6 @@ class _Setup:
     """The objects of an evaluation, for all of its splits."""
 
     config: DictConfig
-    vocabularies: Vocabularies
     network: TranslationModel
     data: Seq2SeqData
     module: Seq2SeqModule
@@ -155,67 +157,72 @@ class _Setup:
         run, checkpoint = self.members[0]
         return self.overrides if checkpoint == run.best else [*self.overrides, checkpoint.name]
 
-    @property
-    def others(self) -> list[str]:
-        return [str(path) for _, path in self.members[1:]]
-
     def folder(self, split: str) -> Path:
-        changes = [*self.changes, *self.others]
-        name = split.replace("/", "-")
-        evaluations = self.members[0][0].directory / "evaluations"
-        return evaluations / (f"{name}-{short_hash(sorted(changes))}" if changes else name)
+        changes = [*self.changes, *(str(path) for _, path in self.members[1:])]
+        name = split.replace("/", "-") + (f"-{short_hash(sorted(changes))}" if changes else "")
+        return self.members[0][0].directory / "evaluations" / name
+
+    def decode(self, split: str, folder: Path) -> Metrics:
+        """Decode a split in one process, write the predictions into the folder, and return the metrics."""
+        trainer = components.quiet_trainer(
+            self.config, devices=1, num_nodes=1, strategy="auto", callbacks=[Predictions(folder)]
+        )
+        run_split = trainer.validate if split == "val" else trainer.test
+        (metrics,) = run_split(self.module, datamodule=self.data, verbose=False)
+        return {name: float(value) for name, value in metrics.items()}
 
 
 def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attention]) -> Evaluation:
     """Decode and score a split, also under each intervention, and write the results."""
-    folder = setup.folder(split)
+    folder, module, data = setup.folder(split), setup.module, setup.data
     check_writable(folder / "result.json")
     if split != "val":
-        setup.data.test_split = split
-    setup.module.kept_weights = KEPT_WEIGHTS
-    metrics = _decode(setup, split, folder)
-    pairs, inputs = setup.data.pairs(split), setup.data.inputs(split)
-    # trainer.limit_test_batches omits some
-    decoded = [pairs[output.index] for output in setup.module.outputs]
-    is_decoded = np.isin(inputs, [output.index for output in setup.module.outputs])
-    scored = [pairs[position] for position in np.flatnonzero(is_decoded).tolist()]  # every reference
-    covered = setup.module.is_covered
-    by_length = [] if covered else _score_by_length(setup.module, split)
-    seen = are_seen(decoded, setup.training_sources.numpy(), setup.vocabularies.source).tolist()
-    errors = None if covered else _find_errors(setup.module, split, seen, folder)
-    explanations = {}
-    if setup.explain is not None:
-        explanations = setup.explain([pairs[first] for first in np.unique(inputs).tolist()])
-        scores = {name: score._asdict() for name, score in explanations.items()}
-        write_json(folder / FILE, {"split": split, "overrides": setup.changes, "scores": scores})
-    changed = {}
-    for name, attention in interventions.items():
-        with attention_replaced(setup.decoder, attention):
-            changed[name] = _decode(setup, split, folder / name)
+        data.test_split = split
+    module.kept_weights = KEPT_WEIGHTS
+    metrics = setup.decode(split, folder)
+    pairs, inputs = data.pairs(split), data.inputs(split)
+    indices = [output.index for output in module.outputs]  # trainer.limit_test_batches omits some
+    scored = [pairs[position] for position in np.flatnonzero(np.isin(inputs, indices)).tolist()]
+    decoded = [pairs[index] for index in indices]
+    seen = are_seen(decoded, setup.training_sources.numpy(), data.vocabularies.source).tolist()
+    lengths = (data.examples(split).source_lengths - data.source_eos)[indices].tolist()
     result = {
         "checkpoint": str(setup.members[0][1]),
-        "ensemble_with": setup.others,
+        "ensemble_with": [str(path) for _, path in setup.members[1:]],
         "overrides": setup.overrides,
         "changed_code": setup.changed_code,
         "split": split,
         "sentences": len(decoded),
         "seen_in_training": sum(seen),
         "metrics": metrics,
-        "known_and_unknown": {} if covered else _score_by_seen(setup.module, seen),
-        "by_length": [row._asdict() for row in by_length],
-        "signatures": {} if covered else registry.signatures(setup.module.text_metrics, setup.module.texts),
+        "known_and_unknown": {},
+        "by_length": [],
+        "signatures": {},
         "undefined": {
-            name: reason for name, reason in setup.module.undefined.items() if registry.split(name) == split
+            name: reason for name, reason in module.undefined.items() if registry.split(name) == split
         },
-        "references": references(scored, setup.vocabularies),
+        "references": references(scored, data.vocabularies),
     }
-    if changed:
-        result["attention_override"] = {
-            name: {"metrics": values, "drops": _drops(metrics, values)} for name, values in changed.items()
-        }
-    write_json(folder / "result.json", result)
-    if by_length:
+    by_length, errors = [], None
+    if not module.is_covered:
+        by_length = score_by_length(module.texts, lengths, module.text_metrics)
         save_png_and_svg(_curves(by_length), folder / "by_length")
+        errors = _find_errors(module, lengths, seen, folder / "errors")
+        result["known_and_unknown"] = _score_by_seen(module, seen)
+        result["by_length"] = [row._asdict() for row in by_length]
+        result["signatures"] = registry.signatures(module.text_metrics, module.texts)
+    explanations = {}
+    if setup.explain is not None:
+        explanations = setup.explain([pairs[first] for first in np.unique(inputs).tolist()])
+        scores = {name: score._asdict() for name, score in explanations.items()}
+        write_json(folder / FILE, {"split": split, "overrides": setup.changes, "scores": scores})
+    for name, attention in interventions.items():
+        with attention_replaced(setup.decoder, attention):
+            values = setup.decode(split, folder / name)
+        # A network whose weights are all 0 has no attention metrics
+        drops = {metric: metrics[metric] - value for metric, value in values.items() if metric in metrics}
+        result.setdefault("attention_override", {})[name] = {"metrics": values, "drops": drops}
+    write_json(folder / "result.json", result)
     return Evaluation(
         split=split,
         folder=folder,
@@ -224,6 +231,7 @@ def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attentio
         by_length=by_length,
         explanations=explanations,
         errors=errors,
+        of_words=setup.config.tokenizer._target_.endswith(".characters"),
     )
 
 
@@ -238,13 +246,6 @@ def _build_scorecard(
     return partial(construct(config.explain), explained, seed=config.seed)
 
 
-def _splits(corpus: Corpus, split: str | None) -> tuple[str, ...]:
-    """Return the splits to evaluate: the validation split, or all test sets."""
-    if split == "test" and not corpus.test_splits:
-        raise UsageError("This corpus has no test split: evaluate the validation split with --split val")
-    return ("val",) if split == "val" else corpus.test_splits or ("val",)
-
-
 def _refuse_fixed(overrides: Sequence[str]) -> None:
     for override in overrides:
         key = override.partition("=")[0]
@@ -255,67 +256,34 @@ def _refuse_fixed(overrides: Sequence[str]) -> None:
             )
 
 
-def _decode(setup: _Setup, split: str, folder: Path) -> Metrics:
-    """Decode a split in one process, write the predictions into the folder, and return the metrics."""
-    trainer = components.quiet_trainer(
-        setup.config, devices=1, num_nodes=1, strategy="auto", callbacks=[Predictions(folder)]
-    )
-    run_split = trainer.validate if split == "val" else trainer.test
-    (metrics,) = run_split(setup.module, datamodule=setup.data, verbose=False)
-    return {name: float(value) for name, value in metrics.items()}
-
-
 def _score_by_seen(module: Seq2SeqModule, seen: Sequence[bool]) -> dict[str, Metrics]:
     """Compute the text metrics of outputs with known and with unknown sources; empty if all are alike."""
-    if len({*seen}) < 2:
+    outputs: dict[str, list[Prediction]] = {"known": [], "unknown": []}
+    for output, is_known in zip(module.texts.predictions, seen, strict=True):
+        outputs["known" if is_known else "unknown"].append(output)
+    if not all(outputs.values()):
         return {}
-    texts = module.texts
-
-    def scores_of(known: bool) -> Metrics:
-        outputs = [
-            output for output, is_known in zip(texts.predictions, seen, strict=True) if is_known == known
-        ]
-        return score(replace(texts, predictions=outputs), module.text_metrics).values
-
-    return {"known": scores_of(True), "unknown": scores_of(False)}
+    texts = {name: replace(module.texts, predictions=part) for name, part in outputs.items()}
+    return {name: score(part, module.text_metrics).values for name, part in texts.items()}
 
 
-def _score_by_length(module: Seq2SeqModule, split: str) -> list[LengthScores]:
-    """Compute the metrics of the decoded sentences for ranges of source lengths."""
-    return score_by_length(module.texts, _source_lengths(module, split), module.text_metrics)
-
-
-def _find_errors(module: Seq2SeqModule, split: str, seen: Sequence[bool], folder: Path) -> Errors:
+def _find_errors(module: Seq2SeqModule, lengths: Sequence[int], seen: Sequence[bool], folder: Path) -> Errors:
     """Find the errors of the decoded sentences, and write their tables and figures into the folder."""
-    errors = find_errors(
-        module.outputs,
-        module.texts.tokenize,
-        {
-            "length": [[str(length)] for length in _source_lengths(module, split)],
-            "feature": [features_of(output.source) for output in module.outputs],
-            "source": [["known" if known else "unknown"] for known in seen],
-        },
-    )
-    errors.write(folder / "errors")
+    groups = {
+        "length": [[str(length)] for length in lengths],
+        "feature": [features_of(output.source) for output in module.outputs],
+        "source": [["known" if known else "unknown"] for known in seen],
+    }
+    errors = find_errors(module.outputs, module.texts.tokenize, groups)
+    errors.write(folder)
     curves = {
         "calibration": (errors.calibration[["confidence", "accuracy"]], ("confidence", "share right")),
         "found": (errors.found, ("share of outputs checked, least confident first", "share of errors found")),
     }
     for name, (points, (x_label, y_label)) in curves.items():
         series = {name: [*points.itertuples(index=False, name=None)], "diagonal": [(0, 0), (1, 1)]}
-        save_png_and_svg(plot_curves(series, x_label=x_label, y_label=y_label), folder / "errors" / name)
+        save_png_and_svg(plot_curves(series, x_label=x_label, y_label=y_label), folder / name)
     return errors
-
-
-def _source_lengths(module: Seq2SeqModule, split: str) -> list[int]:
-    """Return the source lengths of the decoded sentences, in tokens without EOS."""
-    lengths = module.data.examples(split).source_lengths - module.data.source_eos
-    return [int(lengths[output.index]) for output in module.outputs]
-
-
-def _drops(metrics: Metrics, changed: Metrics) -> Metrics:
-    """Return how much each metric falls; a network whose weights are all 0 has no attention metrics."""
-    return {name: metrics[name] - value for name, value in changed.items() if name in metrics}
 
 
 def _curves(by_length: Sequence[LengthScores]) -> Figure:

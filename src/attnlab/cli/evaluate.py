@@ -70,7 +70,7 @@ def _print(evaluation: Evaluation) -> None:
         print_line(f"{seen} of these sources were in the training split", style="red")
     if parts := result["known_and_unknown"]:
         print_table(_known_table(parts))
-    if evaluation.errors is not None and len(evaluation.errors.wrong):
+    if evaluation.of_words and evaluation.errors is not None and len(evaluation.errors.wrong):
         _print_errors(evaluation.errors, decoded)
     print_line(f"results, figures and predictions  {evaluation.folder}")
 

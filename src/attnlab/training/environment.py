@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 PACKAGES = (
     *("attnlab", "numpy", "torch", "lightning", "hydra-core", "omegaconf"),
@@ -42,67 +42,46 @@ def keep_freed_memory() -> None:
 
 
 def environment() -> dict[str, Any]:
-    """Return what a run is recorded with: versions, machine, and code.
+    """Return what a run is recorded with: versions, machine, current folder, and code.
 
-    `git_commit` and `git_changes` describe the checkout that contains this package, and `project` the one of
-    the current folder, which may define custom mechanisms. They are None for folders outside of git. `folder`
-    is the current folder.
+    `git_commit` and `git_changes` describe the checkout of this package; they are None without one.
     """
     versions = {}
     for package in PACKAGES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    module = Path(__file__)
-    code = code_in(module.parent, tracks=module)
-    project = code_in(Path.cwd())
-    if project is not None and code is not None and project.folder == code.folder:
-        project = None
+    commit, changes = git_state(Path(__file__))
     return {
         "python": platform.python_version(),
         "packages": versions,
         "platform": platform.platform(),
         "cpu": cpu_name(),
         "cpus": os.cpu_count(),
-        "git_commit": None if code is None else code.commit,
-        "git_changes": None if code is None else code.changes,
-        "project": None if project is None else project._asdict(),
+        "git_commit": commit,
+        "git_changes": changes,
         "folder": str(Path.cwd()),
     }
 
 
-class Code(NamedTuple):
-    """State of a git checkout."""
+def git_state(file: Path) -> tuple[str | None, str | None]:
+    """Return the commit of the checkout that tracks a file, and a digest of its uncommitted changes or None.
 
-    folder: str
-    commit: str
-    changes: str | None  # digest of the uncommitted changes; None if there are none
-
-
-def code_in(folder: Path, *, tracks: Path | None = None) -> Code | None:
-    """Return the commit of the checkout that contains a folder, and a digest of its uncommitted changes.
-
-    Untracked files count if they are Python or YAML files that git does not ignore. None for a folder outside
-    of git, and for a checkout that does not track the file `tracks`: an installed package inside another
-    project is not part of that project.
+    Untracked files count if they are Python or YAML files that git does not ignore. Both are None outside of
+    git, and for an installed package inside another project, which does not track it.
     """
     try:
-        if tracks is not None:
-            _git(folder, "ls-files", "--error-unmatch", str(tracks))
-        top = _git(folder, "rev-parse", "--show-toplevel").decode().strip()
-        commit = _git(folder, "rev-parse", "HEAD").decode().strip()
-        changes = _git(folder, "diff", "--binary", "HEAD", "--", ":/")
-        patterns = (":/*.py", ":/*.yaml", ":/*.yml")
-        listed = _git(Path(top), "ls-files", "-z", "--others", "--exclude-standard", "--", *patterns)
-        untracked = sorted(os.fsdecode(name) for name in listed.split(b"\0") if name)
-        for name in untracked:
-            changes += os.fsencode(name)
+        _git(file.parent, "ls-files", "--error-unmatch", str(file))
+        top = Path(_git(file.parent, "rev-parse", "--show-toplevel").decode().strip())
+        commit = _git(top, "rev-parse", "HEAD").decode().strip()
+        changes = _git(top, "diff", "--binary", "HEAD")
+        untracked = ("ls-files", "-z", "--others", "--exclude-standard", "--", "*.py", "*.yaml", "*.yml")
+        for name in sorted(filter(None, _git(top, *untracked).split(b"\0"))):
+            changes += name
             with suppress(OSError):  # such as a symbolic link to a missing file
-                changes += (Path(top) / name).read_bytes()
+                changes += (top / os.fsdecode(name)).read_bytes()
     except (OSError, subprocess.SubprocessError):
-        return None
-    return Code(top, commit, hashlib.sha256(changes).hexdigest() if changes else None)
+        return None, None
+    return commit, hashlib.sha256(changes).hexdigest() if changes else None
 
 
 def _git(folder: Path, *arguments: str) -> bytes:

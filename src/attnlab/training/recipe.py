@@ -1,6 +1,7 @@
 """The recipe of one run: data, model, training, evaluation."""
 
 import logging
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -58,41 +59,41 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     check_settings(config)
     seed_everything(config.seed, workers=True, verbose=False)
     metrics = MetricsFile(run.metrics)
-    # First, so that they record later failures
-    loggers = [metrics, *components.build_loggers(config, run)]
+    loggers = [metrics, *components.build_loggers(config, run)]  # first, so that they record later failures
 
+    # Data and network
     if not run.last.is_file():
         log_shorter_run(config, run)
     config, data, module, report = build_objects(config, run=run)
     network, corpus, contents = module.network, data.corpus, module.contents
     assert isinstance(network, Seq2Seq)
-    # `build_loggers` has logged the settings by their own names
-    module.save_hyperparameters(dict(module.hparams), logger=False)
-    choices = choose_for_machine(config, network, run)
+    module.save_hyperparameters(dict(module.hparams), logger=False)  # `build_loggers` has logged the settings
+    report |= choose_for_machine(config, network, run)
+    report |= {"precision": config.trainer.precision, "data": contents["data"]}
+    report |= {"code": code} if (code := describe_code(config)) else {}
     components.check_monitored(config, module, data)
-    _log_sizes(corpus, data.vocabularies, network)
+    _log_data(corpus, data.vocabularies, contents["training_sources"])
+    log.info(
+        "%s parameters, %s trainable",
+        *(f"{count:,}" for count in (network.parameter_count, network.trainable_parameter_count)),
+    )
 
     # Training
-    _warn_of_training_data(corpus, data.vocabularies, contents["training_sources"])
     checkpoint = _checkpoint_to_resume(run, metrics, contents)
     if checkpoint is not None:
         warn_of_changed_code(run.read_result().get("code"), config)
     for logger in loggers:
         if isinstance(logger, TolerantWandbLogger):
             logger.replay(run.metrics)
-    callbacks = components.build_callbacks(config, run, metrics, terminal=sys.stderr.isatty())
-
-    code = {"code": parts} if (parts := describe_code(config)) else {}
 
     def record_start(trainer: Trainer, _: LightningModule) -> None:
         if trainer.is_global_zero:
             log.info("%s", describe_speed(network))
-            choices["precision"] = config.trainer.precision
-            run.write_result("running", **choices, data=contents["data"], **report, **code)
+            run.write_result("running", **report)
 
-    trainer = components.build_trainer(
-        config, run, loggers, [*callbacks, LambdaCallback(on_train_start=record_start)]
-    )
+    callbacks = components.build_callbacks(config, run, metrics, terminal=sys.stderr.isatty())
+    callbacks.append(LambdaCallback(on_train_start=record_start))
+    trainer = components.build_trainer(config, run, loggers, callbacks)
     trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
     if not _callback(callbacks, BestCheckpoint).best_model_path:
         log.info("there was no validation during training: the last weights are saved as best.ckpt")
@@ -112,14 +113,12 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     if trainer.is_global_zero:
         save_training_curves(read_metrics(run.metrics), run.figures)
         evaluated = {split: corpus.splits[split] for split in ("val", *corpus.test_splits)}
+        notes = {"undefined": module.undefined, "described": describe_foreign(module.text_metrics)}
         run.write_result(
             "finished",
             metrics=scores,
             signatures=signatures(module.text_metrics, module.texts),
-            **({"undefined": module.undefined} if module.undefined else {}),
-            **({"described": described} if (described := describe_foreign(module.text_metrics)) else {}),
             references={split: references(pairs, data.vocabularies) for split, pairs in evaluated.items()},
-            **report,
             parameters=network.parameter_count,
             trainable_parameters=network.trainable_parameter_count,
             steps=trainer.global_step,
@@ -128,6 +127,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
             seconds=seconds,
             peak_memory=peak_memory(),
             gpus=gpu_names(),
+            **{name: note for name, note in notes.items() if note},
         )
         for path in sorted(run.directory.glob("fit-profile*")):
             log.info("profile: %s", path)
@@ -137,38 +137,44 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
 def log_shorter_run(config: DictConfig, run: Run) -> None:
     """Log that a shorter run with otherwise equal settings has finished, and how to start from it."""
 
-    def settings_of(config: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    def without_lengths(config: Any) -> dict[str, Any]:
         settings = identity(OmegaConf.to_container(config, resolve=True))  # type: ignore[arg-type]
-        return settings, {name: settings.pop(name, None) for name in LENGTHS}
+        return {name: value for name, value in settings.items() if name not in LENGTHS}
 
-    settings, _ = settings_of(config)
-    for file in sorted(run.directory.parent.glob(f"{run.directory.name.rpartition('-')[0]}-*/config.yaml")):
-        other = Run(file.parent)
-        if other.hash == run.hash or other.read_result().get("status") != "finished":
+    prefix = run.directory.name.rpartition("-")[0]
+    others = [Run(file.parent) for file in run.directory.parent.glob(f"{prefix}-*/config.yaml")]
+    for other in sorted(others, key=lambda other: other.hash):
+        if other == run or other.read_result().get("status") != "finished":
             continue
-        others, lengths = settings_of(OmegaConf.load(file))
-        if others == settings:
-            length = ", ".join(f"{name}={value}" for name, value in lengths.items() if value is not None)
+        settings = other.read_config()
+        if without_lengths(settings) == without_lengths(config):
+            limits = {name: OmegaConf.select(settings, name) for name in LENGTHS}
             log.info(
                 "a run with other limits (%s) has finished; add init.from=%s to start from its weights",
-                *(length, other.directory),
+                ", ".join(f"{name}={value}" for name, value in limits.items() if value is not None),
+                other.directory,
             )
             return
 
 
-def _log_sizes(corpus: Corpus, vocabularies: Vocabularies, network: Seq2Seq) -> None:
+def _log_data(corpus: Corpus, vocabularies: Vocabularies, training_sources: Tensor) -> None:
     log.info(
-        "%d training, %d validation, %s test pairs · vocabulary %d → %d · %s parameters, %s trainable",
+        "%d training, %d validation, %s test pairs · vocabulary %d → %d",
         len(corpus.train),
         len(corpus.val),
         " + ".join(str(len(corpus.splits[split])) for split in corpus.test_splits) or "0",
         vocabularies.source.size,
         vocabularies.target.size,
-        f"{network.parameter_count:,}",
-        f"{network.trainable_parameter_count:,}",
     )
     if repeated := digests.count_duplicates(corpus.train):
         log.info("%d training pairs repeat an earlier pair", repeated)
+    for split in ("val", *corpus.test_splits):
+        pairs = corpus.splits[split]
+        if seen := digests.are_seen(pairs, training_sources.numpy(), vocabularies.source).sum():
+            name = digests.SPLIT_NAMES.get(split, split)
+            log.warning(
+                "%d of the %d sources of the %s data are in the training data", seen, len(pairs), name
+            )
 
 
 def log_untrained(checkpoint: DictConfig, logged: dict[str, list[tuple[int, float]]], steps: int) -> None:
@@ -188,25 +194,14 @@ def log_untrained(checkpoint: DictConfig, logged: dict[str, list[tuple[int, floa
         )
         return
     for metric, mode in {"val/loss": "min", checkpoint.monitor: checkpoint.mode}.items():
-        values = [value for _, value in logged.get(metric, [])]
-        best = {"min": min, "max": max}[mode]
-        if len(values) > 1 and values[-1] == best(values) and values[-1] not in values[:-1]:
+        *earlier, last = [value for _, value in logged.get(metric, [])] or [math.nan]
+        if earlier and (last < min(earlier) if mode == "min" else last > max(earlier)):
             log.warning(
                 "%s was best at the last of %d steps: more may help (trainer.max_steps, trainer.max_epochs)",
                 metric,
                 steps,
             )
             return
-
-
-def _warn_of_training_data(corpus: Corpus, vocabularies: Vocabularies, training_sources: Tensor) -> None:
-    for split in ("val", *corpus.test_splits):
-        pairs = corpus.splits[split]
-        if seen := digests.are_seen(pairs, training_sources.numpy(), vocabularies.source).sum():
-            name = digests.SPLIT_NAMES.get(split, split)
-            log.warning(
-                "%d of the %d sources of the %s data are in the training data", seen, len(pairs), name
-            )
 
 
 def _checkpoint_to_resume(run: Run, metrics: MetricsFile, contents: dict[str, Any]) -> Path | None:
