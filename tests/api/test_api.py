@@ -11,7 +11,6 @@ import pandas as pd
 import pytest
 
 import attnlab
-from attnlab.api.training import Tail
 from attnlab.errors import UserError
 from attnlab.files.predictions import read_predictions
 from attnlab.files.run_directory import Run
@@ -274,14 +273,3 @@ def test_progress_is_shown_only_if_it_is_wanted(
         model.translate(SOURCES, progress=progress)
         shown.append(f"{len(SOURCES)}/{len(SOURCES)}" in capsys.readouterr().err)
     assert shown == [False, True]
-
-
-def test_lines_of_a_growing_file_are_read_once_when_they_are_complete(tmp_path: Path) -> None:
-    path = tmp_path / "log.txt"
-    path.write_text("before\n")
-    tail, read = Tail(path), []
-    for written, mode in (("a\nb\nha", "a"), ("lf\n", "a"), ("", "a"), ("new\n", "w"), ("x\n", "a")):
-        with path.open(mode) as file:
-            file.write(written)
-        read.append(tail.lines())
-    assert read == [["a", "b"], ["half"], [], [], ["x"]]  # a file that was truncated is read from its new end

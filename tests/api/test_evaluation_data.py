@@ -100,19 +100,23 @@ def test_file_name_that_hydra_cannot_parse_is_a_usage_error(composed: Callable[.
         separate(composed(), ["data.test=a(b"])
 
 
+@pytest.mark.parametrize("is_moved", [False, True])
 def test_data_of_a_run_is_found_from_another_folder(
-    composed: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    composed: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_moved: bool
 ) -> None:
-    trained, here = tmp_path / "trained", tmp_path / "here"
+    trained, here = tmp_path, tmp_path / "here"
+    here.mkdir()
     for folder in (trained, here):
-        folder.mkdir()
         (folder / "both.tsv").write_text("a\tb\n")
-    (trained / "train.tsv").write_text("a\tb\n")
+    for name in ("1.tsv", "2.tsv", "test.de", "test.en"):
+        (trained / name).write_text("a\tb\n")
     monkeypatch.chdir(here)
-    paths = ("data.train=train.tsv", "data.val=both.tsv", "data.test=missing.tsv")
+    paths = ("data.train=[1.tsv,2.tsv]", "data.val=both.tsv", "data.test={a:test,b:missing.tsv,c:?.tsv}")
     config = composed("data=pairs", *paths)
     run = prepare_run(config)
-    run.write_result("finished", metrics={"val/loss": 1.0}, folder=str(trained))
+    run.write_result("finished", metrics={"val/loss": 1.0}, folder="/gone" if is_moved else str(trained))
     found = find_data(config, run).data
-    assert (found.train, found.val, found.test) == (f"{trained}/train.tsv", "both.tsv", "missing.tsv")
-    assert config.data.train == "train.tsv"
+    assert found.train == [f"{trained}/1.tsv", f"{trained}/2.tsv"]
+    assert found.val == "both.tsv"
+    assert found.test == {"a": f"{trained}/test", "b": "missing.tsv", "c": f"{trained}/?.tsv"}
+    assert config.data.train == ["1.tsv", "2.tsv"]

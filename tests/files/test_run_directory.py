@@ -155,6 +155,16 @@ def test_previous_checkpoint_is_used_if_there_is_no_other(composed: Callable[...
         assert locate_run(str(run.directory)) == (run, checkpoint)
 
 
+def test_links_to_runs_and_checkpoints_are_followed(tmp_path: Path) -> None:
+    run = Run(tmp_path / "outputs" / "run-0a1b2c3d")
+    run.checkpoints.mkdir(parents=True)
+    run.config.touch()
+    run.best.touch()
+    for link, target in (("run", run.directory), ("best", run.best)):
+        (tmp_path / link).symlink_to(target)
+        assert locate_run(str(tmp_path / link)) == (run, run.best)
+
+
 def test_temporary_files_are_removed(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.checkpoints.mkdir()

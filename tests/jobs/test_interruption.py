@@ -108,6 +108,19 @@ def test_signal_during_imports(arguments: list[str], library: str, tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_scores_that_cannot_be_printed_are_a_warning() -> None:
+    code = (
+        "from pathlib import Path; from attnlab.files.run_directory import Run;"
+        "from attnlab.jobs import worker;"
+        "worker.replace_standard_streams(required=False);"
+        "worker._print_scores(Run(Path('run')), {'val/loss': 1.0})"
+    )
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=-1, text=True, check=True)
+    assert "'standard output (/dev/full)': the scores are in run/result.json" in done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
 def test_output_that_cannot_be_written(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from attnlab.config.compose import usage_errors
 from attnlab.config.construct import construct
@@ -62,18 +62,32 @@ def separate(config: DictConfig, overrides: list[str]) -> tuple[GivenData, list[
 
 
 def find_data(config: DictConfig, run: Run) -> DictConfig:
-    """Return the configuration with the relative paths of data that exist only in the folder of the training.
+    """Return the configuration with the relative paths of data that are not found in the current folder.
 
-    They are replaced by absolute ones, so that a run can be evaluated from every folder.
+    They are replaced by absolute ones, if they exist in the folder of the training, or in the folder that
+    contains the output of a moved run.
     """
-    folder, found = run.read_result().get("folder"), config.copy()
-    for name in (*OTHER_DATA, "alignments_path"):
-        path = config.data.get(name)
-        if isinstance(folder, str) and isinstance(path, str) and path and not Path(path).exists():
-            there = Path(folder, path)
-            if there.exists():
-                found.data[name] = str(there)
+    folders = [Path(str(run.read_result().get("folder", ""))), *run.directory.parents[2:3]]
+
+    def find(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: find(each) for name, each in value.items()}
+        if isinstance(value, list):
+            return [find(each) for each in value]
+        if not isinstance(value, str) or not value or Path(value).is_absolute() or _exists(Path(), value):
+            return value
+        return next((str(folder / value) for folder in folders if _exists(folder, value)), value)
+
+    found = config.copy()
+    data: Any = OmegaConf.to_container(config.data, resolve=True)
+    for name in data.keys() & {*OTHER_DATA, "alignments_path", "val_references", "test_references"}:
+        found.data[name] = find(data[name])
     return found
+
+
+def _exists(folder: Path, path: str) -> bool:
+    """Return whether a file, a file of a pattern, or one of aligned files with endings (`test.de`) exists."""
+    return (folder / path).exists() or any(folder.glob(path)) or any(folder.glob(f"{path}.*"))
 
 
 def _own_layout(config: DictConfig) -> dict[str, Any]:

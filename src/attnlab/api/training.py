@@ -1,12 +1,9 @@
 """Training in a worker process, with its progress on standard output. Imports no torch."""
 
 import os
+import re
 import time
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
-
-from rich.console import Console
+from collections.abc import Callable, Sequence
 
 from attnlab.config.compose import as_list, compose_run, usage_errors
 from attnlab.errors import INTERRUPTED, UsageError, UserError
@@ -17,7 +14,7 @@ from attnlab.jobs.status import state
 from attnlab.jobs.worker_process import Worker
 
 POLL_INTERVAL = 0.1
-"""Seconds between two checks of the files of the worker."""
+"""Seconds between two checks of the log of the worker."""
 
 
 def train(overrides: Sequence[str] = (), *, progress: bool = True) -> Run:
@@ -27,7 +24,7 @@ def train(overrides: Sequence[str] = (), *, progress: bool = True) -> Run:
 
     Args:
         overrides: settings, as on the command line: `["attention=dot", "seed=1"]`.
-        progress: print the messages of the training; a notebook also shows the current step and loss.
+        progress: print the messages of the training.
 
     Raises:
         UserError: if a setting is wrong or the training fails.
@@ -44,7 +41,7 @@ def train(overrides: Sequence[str] = (), *, progress: bool = True) -> Run:
         print(f"run directory  {run.directory}", flush=True)
     os.environ["ATTNLAB_COMMAND"] = f"attnlab.train({list(overrides)!r})"
     code, _ = worker_process.train_in_worker(
-        run, wait=Progress(run).wait if progress else Worker.wait, to_log=True
+        run, wait=_printing_log(run) if progress else Worker.wait, to_log=True
     )
     if code == INTERRUPTED:
         raise KeyboardInterrupt(f"{run.directory} was interrupted; the same call resumes it")
@@ -58,55 +55,24 @@ def train(overrides: Sequence[str] = (), *, progress: bool = True) -> Run:
     return run
 
 
-class Progress:
-    """Prints the log messages of a run and, in a notebook, updates a line with its step and loss."""
+def _printing_log(run: Run) -> Callable[[Worker], int]:
+    """Return a function that prints the new messages of a run's log until its worker ends."""
+    start = run.log.stat().st_size if run.log.exists() else 0
 
-    def __init__(self, run: Run) -> None:
-        self.log = Tail(run.log)
-        self.metrics = Tail(run.metrics)
-        self.line: Any = None
-        if Console().is_jupyter:
-            from IPython.display import display
-
-            self.line = display(  # type: ignore[no-untyped-call]
-                {"text/plain": "starting"}, raw=True, display_id=True
-            )
-
-    def wait(self, worker: Worker) -> int:
-        """Show the progress until the worker ends; return its exit code."""
-        while (code := worker.poll()) is None:
-            self.show()
+    def wait(worker: Worker) -> int:
+        position, code = start, None
+        while code is None:
             time.sleep(POLL_INTERVAL)
-        self.show()
+            code = worker.poll()
+            if not run.log.exists():
+                continue
+            with run.log.open("rb") as file:
+                file.seek(position)
+                lines = file.readlines()
+                position = file.tell()
+            for line in (line.decode(errors="replace").rstrip("\n") for line in lines):
+                if re.search(" (INFO|WARNING|ERROR) attnlab", line):
+                    print(line.split(": ", 1)[1], flush=True)
         return code
 
-    def show(self) -> None:
-        """Print the messages since the last call, and the current step."""
-        for line in self.log.lines():
-            if " INFO attnlab" in line or " WARNING attnlab" in line or " ERROR attnlab" in line:
-                print(line.split(": ", 1)[1], flush=True)
-        losses = [line for line in self.metrics.lines() if ",train/loss," in line]
-        if losses and self.line is not None:
-            _, step, _, loss = losses[-1].split(",")
-            self.line.update(
-                {"text/plain": f"step {int(step) + 1:,} · train/loss {float(loss):.4g}"}, raw=True
-            )
-
-
-class Tail:
-    """Reads the lines that are appended to a file."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.position = path.stat().st_size if path.exists() else 0
-
-    def lines(self) -> list[str]:
-        """Return the complete lines that were appended since the last call."""
-        if not self.path.exists():
-            return []
-        with self.path.open("rb") as file:
-            self.position = min(self.position, os.fstat(file.fileno()).st_size)  # the file was truncated
-            file.seek(self.position)
-            complete, newline, _ = file.read().rpartition(b"\n")
-        self.position += len(complete) + len(newline)
-        return complete.decode("utf-8", errors="replace").split("\n") if newline else []
+    return wait

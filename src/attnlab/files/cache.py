@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from attnlab import __version__
 from attnlab.errors import UserError
-from attnlab.files.lock import lock_file, try_lock_file
+from attnlab.files.lock import lock_file
 from attnlab.files.writing import MACHINE, no_space_left
 
 log = logging.getLogger(__name__)
@@ -138,7 +138,7 @@ class _Recorder(logging.Handler):
 
 @contextmanager
 def _lock(path: Path, noun: str) -> Iterator[None]:
-    with try_lock_file(path) as is_held:
+    with lock_file(path, wait=False) as is_held:
         if is_held:
             yield
             return

@@ -28,7 +28,8 @@ def lock_directory(directory: Path) -> Iterator[None]:
     Raises:
         InUseError: if another process holds the lock.
     """
-    # Not flock: forked data loaders would still hold it after this process is killed.
+    # Neither flock nor the package filelock, which uses it: forked data loaders would still hold the lock
+    # after this process is killed
     deadline = time.monotonic() + STOPPING_TIMEOUT
     with (directory / "lock").open("a+", encoding="utf-8") as file:
         while True:
@@ -55,20 +56,12 @@ def lock_directory(directory: Path) -> Iterator[None]:
 
 
 @contextmanager
-def lock_file(path: Path) -> Iterator[None]:
-    """Hold the lock of a file inside the block; wait until no other process holds it."""
-    with path.open("a") as file:
-        fcntl.lockf(file, fcntl.LOCK_EX)
-        yield
-
-
-@contextmanager
-def try_lock_file(path: Path) -> Iterator[bool]:
-    """Try to hold the lock of a file inside the block; yields False if another process holds it."""
+def lock_file(path: Path, *, wait: bool = True) -> Iterator[bool]:
+    """Hold the lock of a file inside the block; without `wait`, yield False if another process holds it."""
     with path.open("a") as file:
         try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+            fcntl.lockf(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except (BlockingIOError, PermissionError):
             yield False
         else:
             yield True

@@ -221,21 +221,19 @@ def prepare_run(config: DictConfig) -> Run:
 
 
 def locate_run(path: str) -> tuple[Run, Path]:
-    """Return the run and the checkpoint of a command's RUN argument.
+    """Return the run and the checkpoint of a command's RUN argument. Symbolic links are followed.
 
     Args:
         path: a run directory, of which the best checkpoint is used, else the last, else the one before it; or
             a checkpoint file.
     """
-    location = Path(path)
-    if path.startswith("~/"):
-        location = location.expanduser()
+    location = Path(path).expanduser() if path.startswith("~/") else Path(path)
     try:
         is_folder = location.is_dir()
     except OSError as error:
         raise UserError(f"{location} cannot be read ({error.strerror})") from None
     if is_folder:
-        run = Run(location.absolute())
+        run = Run(location.resolve())
         if not run.config.is_file():
             raise UserError(f"{location} is not a run directory: it contains no config.yaml")
         for checkpoint in (run.best, run.last, run.previous):
@@ -244,5 +242,6 @@ def locate_run(path: str) -> tuple[Run, Path]:
         raise UserError(f"{location} contains no checkpoint: train the run first (attnlab train …)")
     if not location.is_file():
         raise UserError(f"{location} does not exist: give a run directory or a checkpoint file")
-    folder = location.absolute().parent
-    return Run(folder.parent if folder.name == "checkpoints" else folder), location
+    checkpoint = location.resolve()
+    folder = checkpoint.parent
+    return Run(folder.parent if folder.name == "checkpoints" else folder), checkpoint

@@ -28,11 +28,15 @@ class StandardStream(io.BufferedWriter):
     Args:
         number: file descriptor.
         required: raise the error of a write, with the name of the file, unless the terminal was closed.
+
+    Attributes:
+        lost: the error of the last write that was dropped.
     """
 
     def __init__(self, number: int, *, required: bool) -> None:
         super().__init__(io.FileIO(number, "w", closefd=False))
         self.required = required
+        self.lost: OSError | None = None
 
     # The raw stream stays as it is: if Ctrl-C interrupted a method of its own, the buffer would write twice
 
@@ -41,7 +45,7 @@ class StandardStream(io.BufferedWriter):
         try:
             return super().write(data)
         except OSError as error:
-            self._raise_unless_dropped(error)
+            self._drop(error)
             return len(data)
 
     def flush(self) -> None:
@@ -49,19 +53,17 @@ class StandardStream(io.BufferedWriter):
         try:
             super().flush()
         except OSError as error:
-            self._raise_unless_dropped(error)
+            self._drop(error)
 
-    def _raise_unless_dropped(self, error: OSError) -> None:
-        if self.required and error.errno != errno.EIO:
-            raise OSError(error.errno, error.strerror, self.description) from None
-
-    @property
-    def description(self) -> str:
-        """The stream in an error message, with the file that it was redirected to."""
-        target = ""
+    def _drop(self, error: OSError) -> None:
+        name = "standard output"
         with suppress(OSError):
             target = str(Path(f"/proc/self/fd/{self.fileno()}").readlink())
-        return f"standard output ({target})" if target.startswith("/") else "standard output"
+            name += f" ({target})" if target.startswith("/") else ""
+        described = OSError(error.errno, error.strerror, name)
+        if self.required and error.errno != errno.EIO:
+            raise described from None
+        self.lost = described
 
 
 def replace_standard_streams(*, required: bool) -> None:

@@ -22,7 +22,7 @@ from rich.table import Table
 
 from attnlab.config.hydra_versions import instantiate
 from attnlab.errors import InUseError, UsageError, UserError
-from attnlab.files.lock import try_lock_file
+from attnlab.files.lock import lock_file
 from attnlab.files.run_directory import run_of
 from attnlab.files.run_identity import identify, short_hash
 from attnlab.files.terminal import print_table
@@ -127,7 +127,7 @@ def search(
     with ExitStack() as locks:
         for folder in dict.fromkeys(each.folder for each in searches):
             folder.mkdir(parents=True, exist_ok=True)
-            if not locks.enter_context(try_lock_file(folder / "optuna.lock")):
+            if not locks.enter_context(lock_file(folder / "optuna.lock", wait=False)):
                 raise InUseError(f"{folder} is in use by another search: wait until it ends, or stop it")
         for each in searches:
             each.open()

@@ -6,6 +6,7 @@ command for every rank. Exit codes: 0 finished, 1 failed, 2 refused before train
 or its data, 69 in use by another process, 75 interrupted.
 """
 
+import errno
 import logging
 import os
 import signal
@@ -154,6 +155,9 @@ def _print_scores(run: Run, scores: dict[str, float]) -> None:
     print_table(table)
     print_line(f"figures      {run.figures}")
     print_line(f"predictions  {run.predictions}")
+    lost = getattr(sys.stdout.buffer, "lost", None)
+    if lost is not None and lost.errno != errno.EIO:  # a closed terminal
+        log.warning("%s: the scores are in %s", lost, run.result)
 
 
 if __name__ == "__main__":
