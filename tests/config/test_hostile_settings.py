@@ -349,7 +349,7 @@ def test_run_that_cannot_be_built_leaves_nothing(arguments: str, expected: str, 
 ARGUMENTS = """
     encoder bridge attention normaliser decoder readout optimizer scheduler.schedule teacher_forcing tokenizer
     data batching search trainer callbacks.early_stopping callbacks.averaging callbacks.attention_figures
-    callbacks logger logger.tensorboard embedding loss checkpoint paths init reranking loss.terms.coverage
+    callbacks logger logger.mlflow embedding loss checkpoint paths init reranking loss.terms.coverage
 """
 """Sections of arguments of a class or a function."""
 
@@ -357,7 +357,7 @@ ARGUMENTS = """
 @pytest.mark.parametrize("section", ARGUMENTS.split())
 def test_unknown_setting_is_named(section: str) -> None:
     check(
-        refusal("logger=tensorboard", f"{section}.nonsense=1"), rf"^Unknown setting '{section}\.nonsense'\."
+        refusal("logger=mlflow", f"{section}.nonsense=1"), rf"^Unknown setting '{section}\.nonsense'\."
     )
 
 

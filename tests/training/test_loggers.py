@@ -65,8 +65,9 @@ def test_tensorboard_receives_settings_and_pictures(
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The ``noload``:DeprecationWarning:mlflow")
 def test_mlflow_run_has_the_curves_and_the_settings(
-    composed: Callable[..., DictConfig], tmp_path: Path
+    composed: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     config = composed("logger=mlflow", "seed=3")
     (logger,) = components.build_loggers(config, prepare_run(config))
     logger.log_metrics({"val/loss": 0.25, "epoch": 0}, step=4)
