@@ -59,6 +59,9 @@ def read_offline(run_directory: Path, folders: str = "offline-run-*") -> dict[st
                 "commit": run.git.commit,
             }
             content["config"] |= {item.key: json.loads(item.value_json) for item in run.config.update}
+        elif kind == "config":
+            for item in record.config.update:
+                content["config"]["/".join(item.nested_key) or item.key] = json.loads(item.value_json)
         elif kind == "history":
             row = {
                 item.key or "/".join(item.nested_key): json.loads(item.value_json)

@@ -22,10 +22,9 @@ from torch.nn.utils import clip_grad_norm_
 
 from attnlab.config.compose import compose_run
 from attnlab.training import build, components
-from attnlab.training.callbacks.reproducibility import digest
+from attnlab.training.callbacks.reproducibility import digest, seed_generators
 from attnlab.training.environment import cpu_name
 from attnlab.training.module import Seq2SeqModule
-from attnlab.training.seeding import seed_generators
 from attnlab.training.shards import Shards
 from attnlab.types import Batch
 

@@ -356,9 +356,7 @@ ARGUMENTS = """
 
 @pytest.mark.parametrize("section", ARGUMENTS.split())
 def test_unknown_setting_is_named(section: str) -> None:
-    check(
-        refusal("logger=mlflow", f"{section}.nonsense=1"), rf"^Unknown setting '{section}\.nonsense'\."
-    )
+    check(refusal("logger=mlflow", f"{section}.nonsense=1"), rf"^Unknown setting '{section}\.nonsense'\.")
 
 
 def test_missing_home_folder_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

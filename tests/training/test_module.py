@@ -471,16 +471,6 @@ def test_run_whose_last_validation_was_the_best_is_logged(
         assert len(caplog.messages) == logs
 
 
-def test_single_validation_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-    monitored = OmegaConf.create({"monitor": "val/wer", "mode": "min"})
-    log_untrained(monitored, {"val/loss": [(50, 3.0)], "val/wer": [(50, 100.0)]}, 60)
-    assert caplog.messages == [
-        "there was one validation in 60 steps, which cannot show whether more would help; a smaller "
-        "trainer.val_check_interval gives more validations"
-    ]
-
-
 def test_falling_loss_at_the_end_is_logged_where_the_monitored_score_is_constant(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

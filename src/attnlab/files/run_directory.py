@@ -72,15 +72,15 @@ class Run:
 
     def read_config(self) -> DictConfig:
         """Read the configuration without resolving anything in it."""
-        config: DictConfig = self._parse_config(OmegaConf.load)
+        config: DictConfig = self._read_config(OmegaConf.load)
         return config
 
     def read_settings(self) -> dict[str, Any]:
         """Read the configuration as plain values, interpolations as text; takes a tenth of the time."""
-        settings: dict[str, Any] = self._parse_config(read_yaml)
+        settings: dict[str, Any] = self._read_config(read_yaml)
         return settings
 
-    def _parse_config(self, load: Callable[[Path], Any]) -> Any:
+    def _read_config(self, load: Callable[[Path], Any]) -> Any:
         if not self.config.is_file():
             raise UserError(f"{self.directory} is not a run directory: it contains no config.yaml")
         try:

@@ -10,11 +10,11 @@ nor the CRC-32 of the entries; `read_checkpoint` does.
 
 import hashlib
 import logging
+import mmap
 import os
 import pickle
 import zipfile
 import zlib
-from io import BufferedRandom
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,10 @@ def save_checkpoint(checkpoint: dict[str, Any], path: Path) -> None:
     try:
         with open_atomically(path) as file:
             torch.save(checkpoint, file)
-            _append_digest(file)
+            file.seek(-2, os.SEEK_END)  # the last field of an archive is the length of its comment
+            file.write(DIGEST_SIZE.to_bytes(2, "little"))
+            file.seek(0)
+            file.write(hashlib.file_digest(file, "sha256").digest())
     except (OSError, RuntimeError) as error:
         if not no_space_left(error):
             raise
@@ -91,36 +94,23 @@ def read_checkpoint(path: Path, *, map_location: Any = "cpu") -> dict[str, Any]:
     return checkpoint
 
 
-def _append_digest(file: BufferedRandom) -> None:
-    """Add the SHA-256 of a zip archive as its comment."""
-    file.seek(-2, os.SEEK_END)  # the last field of an archive is the length of its comment
-    file.write(DIGEST_SIZE.to_bytes(2, "little"))
-    file.seek(0)
-    digest = hashlib.file_digest(file, "sha256").digest()
-    file.write(digest)
-
-
 def _verify(path: Path) -> None:
     """Raise `BadZipFile` if a checkpoint of attnlab, or an entry of another file, has a wrong checksum.
 
     Compressed entries are refused as well: torch writes none, and a small file could fill the memory.
     """
-    with zipfile.ZipFile(path) as archive, path.open("rb") as file:
+    with (
+        zipfile.ZipFile(path) as archive,
+        path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+        memoryview(mapped) as content,
+    ):
         if any(entry.file_size > entry.compress_size for entry in archive.infolist()):
             raise zipfile.BadZipFile("it is compressed")
-        end = file.seek(-2, os.SEEK_END)
-        if file.read() == b"\0\0":  # no comment, so it was not written by attnlab
-            damaged = archive.testzip()
-            if damaged is not None:
+        if bytes(content[-2:]) == b"\0\0":  # no comment, so it was not written by attnlab
+            if damaged := archive.testzip():
                 raise zipfile.BadZipFile(f"the checksum of {damaged} is wrong")
-            return
-        content = hashlib.sha256()
-        remaining = end + 2 - DIGEST_SIZE
-        file.seek(0)
-        while chunk := file.read(min(remaining, 1 << 20)):
-            content.update(chunk)
-            remaining -= len(chunk)
-        if archive.comment != content.digest():
+        elif archive.comment != hashlib.sha256(content[:-DIGEST_SIZE]).digest():
             raise zipfile.BadZipFile("its checksum is wrong")
 
 
@@ -162,9 +152,8 @@ def checkpoint_contents(
 
 
 def read_data_record(path: Path) -> dict[str, Any]:
-    """Return "data", "metrics" and "training_sources" of a checkpoint; see `checkpoint_contents`."""
-    described = _contents(read_checkpoint(path), path)
-    return {name: described[name] for name in ("data", "metrics", "training_sources")}
+    """Return what `checkpoint_contents` added to a checkpoint, such as "data" and "training_sources"."""
+    return _contents(read_checkpoint(path), path)
 
 
 def read_contents(
@@ -182,7 +171,9 @@ def read_contents(
     # Only a training has these. Without them, predicting need not import Lightning to check their classes,
     # and runs of versions with other loss terms and callbacks can be read.
     config.callbacks, config.logger = {}, {}
-    config.get("encoder", {}).pop("match", None)  # a setting of earlier versions
+    # Settings of earlier versions
+    config.get("encoder", {}).pop("match", None)
+    config.get("checkpoint", {}).pop("keep", None)
     config.get("checkpoint", {}).pop("keep", None)  # a setting of earlier versions
     if not training:
         config.loss = {"terms": {}}
@@ -190,7 +181,6 @@ def read_contents(
 
 
 def _contents(checkpoint: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Return what `checkpoint_contents` added to a checkpoint."""
     if "attnlab" not in checkpoint:
         raise UserError(f"{path} was not written by attnlab: it contains no configuration")
     contents: dict[str, Any] = checkpoint["attnlab"]

@@ -5,8 +5,10 @@ import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from netrc import NetrcParseError, netrc
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from lightning.pytorch.loggers import Logger, TensorBoardLogger, WandbLogger
 from lightning.pytorch.utilities import rank_zero_only
@@ -177,19 +179,10 @@ def wandb_logger(
     if chosen == "disabled":
         log.info("Weights & Biases is disabled by the environment")
         return None
+    arguments = {"project": project, "entity": entity, "group": group, "job_type": job_type, "notes": notes}
     for attempt in ("online", "offline") if chosen == "online" else ("offline",):
         try:
-            experiment = _init_wandb(
-                run,
-                attempt,
-                timeout,
-                project=project,
-                entity=entity,
-                group=group,
-                job_type=job_type,
-                notes=notes,
-                tags=list(tags),
-            )
+            experiment = _init_wandb(run, attempt, timeout, tags=list(tags), **arguments)
             if save_code:
                 _log_code(experiment, run.directory.parent.parent)
             return TolerantWandbLogger(experiment, watched=watch, log_model=log_model)
@@ -276,19 +269,12 @@ def _mode_of_environment() -> str:
     mode = {"dryrun": "offline", "run": "online"}.get(mode, mode)  # older names
     if mode in ("online", "offline", "disabled"):
         return mode
-    return "online" if _is_logged_in() else "offline"
-
-
-def _is_logged_in() -> bool:
-    """Return whether an API key is available without asking the user, where wandb looks for it."""
     if os.environ.get("WANDB_API_KEY"):
-        return True
-    import netrc
-    from urllib.parse import urlsplit
-
+        return "online"
     host = urlsplit(os.environ.get("WANDB_BASE_URL") or "https://api.wandb.ai").netloc
     file = os.environ.get("NETRC")
     try:
-        return netrc.netrc(file and Path(file).expanduser()).authenticators(host) is not None
-    except (OSError, netrc.NetrcParseError):
-        return False
+        is_logged_in = netrc(file and Path(file).expanduser()).authenticators(host) is not None
+    except (OSError, NetrcParseError):
+        return "offline"
+    return "online" if is_logged_in else "offline"

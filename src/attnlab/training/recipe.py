@@ -178,20 +178,13 @@ def _log_data(corpus: Corpus, vocabularies: Vocabularies, training_sources: Tens
 
 
 def log_untrained(checkpoint: DictConfig, logged: dict[str, list[tuple[int, float]]], steps: int) -> None:
-    """Log that the last validation was the best one or the only one, so that more steps may help.
+    """Log that the last of several validations was the best one, so that more steps may help.
 
     The loss is read too: error rates can stay at 100 % while it still falls. Nothing is logged if at least
     99.9 % of the outputs are right.
     """
     exact = [value for _, value in logged.get("val/exact_match", [])]
     if exact and registry.metric("val/exact_match").of_100(exact[-1]) >= PERFECT:
-        return
-    if len(logged.get("val/loss", [])) == 1:
-        log.info(
-            "there was one validation in %d steps, which cannot show whether more would help; a smaller "
-            "trainer.val_check_interval gives more validations",
-            steps,
-        )
         return
     for metric, mode in {"val/loss": "min", checkpoint.monitor: checkpoint.mode}.items():
         *earlier, last = [value for _, value in logged.get(metric, [])] or [math.nan]

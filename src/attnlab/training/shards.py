@@ -21,8 +21,8 @@ from torch import Tensor, distributed
 
 from attnlab.data.batch_sampler import shards_of
 from attnlab.errors import UserError
+from attnlab.training.callbacks.reproducibility import seed_generators
 from attnlab.training.losses.base import Losses
-from attnlab.training.seeding import seed_generators
 from attnlab.types import PAD, Batch
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from attnlab.errors import STOP_SIGNALS, InterruptedRunError
 from attnlab.files.run_directory import Run
 from attnlab.metrics.registry import metric
-from attnlab.settings import Count, NotNegative
+from attnlab.settings import NotNegative
 from attnlab.training.loggers import MetricsFile
 from attnlab.training.module import Seq2SeqModule
 

@@ -80,21 +80,21 @@ class FirstOutputs(Callback, ABC):
         pl_module.kept_weights = max(pl_module.kept_weights, self.count)
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Write the validation split if it is due; at the end, if there is no test split."""
         assert isinstance(pl_module, Seq2SeqModule)
         is_training = trainer.state.fn == "fit"
-        if self.is_due(trainer) if is_training else not pl_module.data.corpus.test_splits:
-            self._write_first(trainer, pl_module)
+        self._write(trainer, pl_module, self.is_due(trainer) if is_training else not _test_splits(pl_module))
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Write the test split, or the first test set."""
         assert isinstance(pl_module, Seq2SeqModule)
-        if pl_module.data.test_split == pl_module.data.corpus.test_splits[0]:
-            self._write_first(trainer, pl_module)
+        self._write(trainer, pl_module, pl_module.data.test_split == _test_splits(pl_module)[0])
 
-    def _write_first(self, trainer: Trainer, module: Seq2SeqModule) -> None:
-        if trainer.is_global_zero:
+    def _write(self, trainer: Trainer, module: Seq2SeqModule, is_due: bool) -> None:
+        if is_due and trainer.is_global_zero:
             self.write(trainer, [output for output in module.outputs if output.index < self.count])
+
+
+def _test_splits(module: Seq2SeqModule) -> tuple[str, ...]:
+    return module.data.corpus.test_splits
 
 
 class AttentionFigures(FirstOutputs):
