@@ -174,7 +174,6 @@ def read_contents(
     # Settings of earlier versions
     config.get("encoder", {}).pop("match", None)
     config.get("checkpoint", {}).pop("keep", None)
-    config.get("checkpoint", {}).pop("keep", None)  # a setting of earlier versions
     if not training:
         config.loss = {"terms": {}}
     return config, Vocabularies(source, target)
