@@ -73,7 +73,6 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "CoverageSee": {"size": ENERGY},
     "CoverageTu": {"size": ENERGY, "max_fertility": 2.0},
     "Differential": {"score": partial(variants.Additive, size=ENERGY)},
-    "Forgetting": {"score": partial(variants.Additive, size=ENERGY)},
     "Forward": {"score": partial(variants.Additive, size=ENERGY)},
     "Hard": {"score": partial(variants.Additive, size=ENERGY)},
     "LocalM": {"window": 2},
@@ -87,7 +86,6 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
     "Monotonic": {"size": ENERGY, "noise": 0.0},
     "Sigmoid": {"score": partial(variants.Additive, size=ENERGY)},
     "Sink": {"score": partial(variants.Additive, size=ENERGY)},
-    "StickBreaking": {"score": partial(variants.Additive, size=ENERGY)},
     "MultiHead": {"size": 6, "heads": 3, "score": partial(variants.Additive, size=ENERGY)},
 }
 """Constructor arguments besides the two sizes, of mechanisms that need others than those of their option."""

@@ -28,9 +28,7 @@ GROUPS = {
         *("shift", "location_sensitive", "coverage_see", "coverage_tu", "location", "local_m", "local_p"),
     ),
     "Forward only": ("mixture", "forward", "monotonic", "mocha", "milk"),
-    "Other weights, or several": (
-        *("hard", "markov", "multihead", "sigmoid", "sink", "differential", "forgetting", "stick_breaking"),
-    ),
+    "Other weights, or several": ("hard", "markov", "multihead", "sigmoid", "sink", "differential"),
     "Baselines": ("mean", "final", "none", "none_matched"),
 }
 TASKS = {"reverse": "reverses", "copy": "copies"}

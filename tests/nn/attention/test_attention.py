@@ -40,7 +40,6 @@ SUBDISTRIBUTION = {
     "Monotonic",
     "MILk",
     "Sink",  # the sink gets the rest
-    "StickBreaking",  # something may be left over
 }
 """Mechanisms whose weights may sum to less than 1."""
 INDEPENDENT = {"Differential", "Sigmoid"}

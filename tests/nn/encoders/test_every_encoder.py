@@ -126,7 +126,7 @@ def test_positions_of_self_attention_are_refused_without_it(encoder: Any, kind: 
 
 
 def test_dropout_is_only_in_training() -> None:
-    for name in ("MinGRUEncoder", "RGLRUEncoder", "ConvolutionalEncoder", "TransformerEncoder"):
+    for name in ("MinGRUEncoder", "ConvolutionalEncoder", "TransformerEncoder"):
         encoder = ENCODERS[name](input_size=E, size=SIZE, dropout=0.5)
         embedded = torch.randn(2, 4, E)
         assert not torch.equal(*(encode(encoder, embedded, [4, 3]).states for _ in range(2)))

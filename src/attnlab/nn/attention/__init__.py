@@ -9,7 +9,6 @@ from attnlab.nn.attention.baselines import NoAttention as NoAttention
 from attnlab.nn.attention.coverage import CoverageSee as CoverageSee
 from attnlab.nn.attention.coverage import CoverageTu as CoverageTu
 from attnlab.nn.attention.differential import Differential as Differential
-from attnlab.nn.attention.forgetting import Forgetting as Forgetting
 from attnlab.nn.attention.forward import Forward as Forward
 from attnlab.nn.attention.hard import Hard as Hard
 from attnlab.nn.attention.local import LocalM as LocalM
@@ -29,4 +28,3 @@ from attnlab.nn.attention.multiplicative import ScaledDot as ScaledDot
 from attnlab.nn.attention.shift import Shift as Shift
 from attnlab.nn.attention.sigmoid import Sigmoid as Sigmoid
 from attnlab.nn.attention.sink import Sink as Sink
-from attnlab.nn.attention.stick_breaking import StickBreaking as StickBreaking

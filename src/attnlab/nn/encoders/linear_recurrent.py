@@ -4,27 +4,20 @@ B, S, E, D as in `attnlab.types` · U units of one direction
 """
 
 from abc import ABC, abstractmethod
-from typing import Unpack
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from attnlab.nn.attention.numerics import at_least_float32
-from attnlab.nn.encoders.layered import LayeredEncoder, LayerSettings
+from attnlab.nn.dropout import Dropout
+from attnlab.nn.encoders.base import Encoder
 from attnlab.nn.scan import scan
+from attnlab.settings import Fraction, Size
+from attnlab.types import Memory
 
 
 class LinearRecurrence(nn.Module, ABC):
-    """One direction of a layer: h_t = a_t h_{t-1} + b_t.
-
-    Args:
-        input_size: E
-        size: U
-    """
-
-    solve = staticmethod(scan)
-    """Computes h_1 … h_S from a and b; an export replaces it by a function that can be traced."""
+    """One direction of a layer: h_t = a_t h_{t-1} + b_t."""
 
     def __init__(self, *, input_size: int, size: int) -> None:
         super().__init__()
@@ -37,7 +30,7 @@ class LinearRecurrence(nn.Module, ABC):
         """Return h [B, S, U] of inputs [B, S, E]; at padding (mask [B, S] False) the state stays as it is."""
         padding = ~mask[..., None]  # [B, S, 1]
         decays, inputs = self.coefficients(x.masked_fill(padding, 0))
-        return self.solve(decays.masked_fill(padding, 1), inputs.masked_fill(padding, 0)).to(x.dtype)
+        return scan(decays.masked_fill(padding, 1), inputs.masked_fill(padding, 0)).to(x.dtype)
 
 
 class MinGRU(LinearRecurrence):
@@ -62,55 +55,51 @@ class MinGRU(LinearRecurrence):
         return torch.sigmoid(-gate), torch.sigmoid(gate) * candidate
 
 
-class RGLRU(LinearRecurrence):
-    """Real-gated linear recurrent unit (De et al., 2024).
+class LinearRecurrentEncoder(Encoder):
+    """Layers of a linear recurrence, each reading the outputs of both directions of the layer below.
 
-    ::
+    Padding is skipped: it changes no state, and memory states at padding are zero.
 
-        u_t = W x_t + b
-        r_t, i_t = σ(W_r u_t + b_r), σ(W_i u_t + b_i)
-        a_t = a^{8 r_t}                               a = σ(-λ), one per unit
-        h_t = a_t h_{t-1} + √(1 - a_t²) (i_t u_t)
-
-    De et al. 2024 (arXiv 2402.19427), section 2.4, the recurrence of Griffin and RecurrentGemma. Initially
-    a⁸ is uniform in [0.9, 0.999], so that units remember some ten to a thousand positions, whereas `MinGRU`
-    halves its state at each position.
+    Args:
+        size: U, the number of units in each direction.
+        layers: L, the number of layers.
+        bidirectional: read the source in both directions; D = 2 x size, otherwise D = size.
     """
-
-    def __init__(self, *, input_size: int, size: int) -> None:
-        super().__init__(input_size=input_size, size=size)
-        self.input = nn.Linear(input_size, size)
-        self.gates = nn.Linear(size, 2 * size)
-        slowest = torch.rand(size) * 0.099 + 0.9  # a⁸
-        self.decay = nn.Parameter(torch.log(torch.expm1(-slowest.log() / 8)))  # λ, as softplus(λ) = -log a
-
-    def coefficients(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        u = self.input(x)  # [B, S, U]
-        recurrent, gate = torch.sigmoid(at_least_float32(self.gates(u))).chunk(2, dim=-1)  # each [B, S, U]
-        log_decay = -8 * recurrent * F.softplus(at_least_float32(self.decay))  # [B, S, U]
-        # The root of a number near 0 has no finite gradient
-        scale = (-torch.expm1(2 * log_decay)).clamp(min=1e-12).sqrt()  # [B, S, U]
-        return log_decay.exp(), scale * gate * at_least_float32(u)
-
-
-class LinearRecurrentEncoder(LayeredEncoder):
-    """Layers of a linear recurrence, in one or both directions."""
 
     recurrence: type[LinearRecurrence]
     """Class of the layers' recurrences."""
 
-    def __init__(self, **settings: Unpack[LayerSettings]) -> None:
-        size = settings["size"]
-        super().__init__(lambda width: self.recurrence(input_size=width, size=size), **settings)
+    def __init__(
+        self,
+        *,
+        input_size: int,
+        size: Size,
+        layers: Size = 2,
+        bidirectional: bool = True,
+        dropout: Fraction = 0.0,
+    ) -> None:
+        directions = 2 if bidirectional else 1
+        super().__init__(memory_size=size * directions, layers=layers, directions=directions)
+        widths = [input_size, *[self.memory_size] * (layers - 1)]
+        self.parts = nn.ModuleList(
+            self.recurrence(input_size=width, size=size) for width in widths for _ in range(directions)
+        )
+        self.dropout = Dropout(dropout)
+
+    def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
+        states, finals = embedded, []
+        last = (lengths - 1).to(mask.device)[:, None, None]  # [B, 1, 1]
+        for layer in range(self.layers):
+            states = self.dropout(states) if layer > 0 else states
+            first, *others = self.parts[layer * self.directions : (layer + 1) * self.directions]
+            outputs = [first(states, mask), *(part(states.flip(1), mask.flip(1)).flip(1) for part in others)]
+            end = outputs[0].gather(1, last.expand(-1, 1, outputs[0].size(-1)))[:, 0]  # [B, U]
+            finals.append(torch.cat([end, *(each[:, 0] for each in outputs[1:])], dim=-1))  # [B, D]
+            states = torch.cat(outputs, dim=-1).masked_fill(~mask[..., None], 0)  # [B, S, D]
+        return Memory(states=states, mask=mask, hidden=torch.stack(finals, dim=1))
 
 
 class MinGRUEncoder(LinearRecurrentEncoder):
     """Encoder with layers of `MinGRU`."""
 
     recurrence = MinGRU
-
-
-class RGLRUEncoder(LinearRecurrentEncoder):
-    """Encoder with layers of `RGLRU`."""
-
-    recurrence = RGLRU
