@@ -14,7 +14,7 @@ from attnlab.fast import accelerate
 from attnlab.nn import attention as variants
 from attnlab.nn.attention import Attention
 from attnlab.nn.bridge import LinearBridge
-from attnlab.nn.decoders import BahdanauDecoder, Decoder, GNMTDecoder, LuongDecoder
+from attnlab.nn.decoders import BahdanauDecoder, Decoder, LuongDecoder
 from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoders import Encoder, RecurrentEncoder
 from attnlab.nn.readout import Readout
@@ -93,8 +93,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 DECIDING = {"Hard", "MILk", "MoChA", "Monotonic"}
 """In evaluation these select one position, and no gradient reaches their scores."""
 
-ORDERS = ("bahdanau", "luong", "luong with input feeding", "gnmt")
-MIXED = [(ORDERS[(i + j) % 4], name) for i, name in enumerate(ATTENTIONS) for j in range(2)]
+ORDERS = ("bahdanau", "luong", "luong with input feeding")
+MIXED = [(ORDERS[(i + j) % 3], name) for i, name in enumerate(ATTENTIONS) for j in range(2)]
 """Every mechanism in two orders: one that attends step by step, and one that attends to a whole target."""
 
 
@@ -199,12 +199,11 @@ def make_network(
     spread: float = 1.0,
     **recurrence: Any,
 ) -> Seq2Seq:
-    """Build a network in evaluation mode with random weights; GNMT's order gets one more layer.
+    """Build a network in evaluation mode with random weights.
 
     `recurrence` holds cell settings of both encoder and decoder.
     """
     torch.manual_seed(seed)
-    layers += order == "gnmt"
     encoder = RecurrentEncoder(input_size=SOURCE_WIDTH, cell=cell, size=UNITS, **recurrence)
     state = encoder.memory_size if same_sizes(attention) else STATE
     options = {
@@ -218,8 +217,6 @@ def make_network(
     decoder: Decoder
     if order == "bahdanau":
         decoder = BahdanauDecoder(**options)
-    elif order == "gnmt":
-        decoder = GNMTDecoder(**options)
     else:
         without_feeding = {"input_feeding": False} if order == "luong" else {}  # fed by default
         decoder = LuongDecoder(**options, **without_feeding)

@@ -105,7 +105,7 @@ def test_distance_with_uniform_weights_equals_that_of_the_intervention() -> None
     [
         ("attention=additive",),
         ("attention=multihead", "attention.heads=2", "decoder=luong"),
-        ("attention=location_sensitive", "decoder=gnmt", "decoder.layers=2"),
+        ("attention=location_sensitive", "decoder=luong", "decoder.input_feeding=false"),
     ],
     ids=str,
 )

@@ -15,13 +15,14 @@ import torch.nn.functional as F
 from attnlab_parts.entropy import Entropy
 from attnlab_parts.finite_state import FiniteStateDecoder
 from attnlab_parts.flip_flop import FlipFlop, FlipFlopEncoder
+from attnlab_parts.gnmt import GNMTDecoder
 from attnlab_parts.nested import NestedEncoder, PhraseEmbedding
 from attnlab_parts.stack import KEEP, POP, PUSH, StackEncoder
 from torch import Tensor, nn
 
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.train import whitespace
-from attnlab.nn.attention import MultiHead, Shift
+from attnlab.nn.attention import General, MultiHead, Shift
 from attnlab.nn.decoders import DecoderState
 from attnlab.nn.encoders import Encoder
 from attnlab.testing import check_decoder, check_encoder
@@ -396,8 +397,42 @@ def test_flip_flops_keep_the_contract_of_encoders() -> None:
     check_encoder(partial(FlipFlopEncoder, size=4), 6)
 
 
-def test_the_decoder_keeps_the_contract() -> None:
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+@pytest.mark.parametrize("residual", [False, True])
+@torch.no_grad()
+def test_gnmt_equals_torch_layers_over_whole_targets(cell: str, residual: bool) -> None:
+    """NVIDIA's loop: x = rnn¹(y), c = attend(x), x = rnnˡ([x; c]), from the third on residual."""
+    layers, H = 4, 6
+    attention = General(query_size=H, memory_size=5)
+    options: dict[str, Any] = {"cell": cell, "layers": layers, "residual": residual}
+    decoder = GNMTDecoder(attention=attention, input_size=E, size=H, **options)
+    randomise(decoder)
+    memory, embedded = memory_of([4, 2]), torch.randn(2, 6, E)
+    states = tuple(
+        tuple(torch.randn(2, 1, H) for _ in range(decoder.state_shape.states_per_layer))
+        for _ in range(layers)
+    )
+    keys = attention.project(memory)
+    x = embedded
+    for layer, first in enumerate(states):
+        theirs = (nn.LSTM if cell == "lstm" else nn.GRU)(x.size(2), H, batch_first=True)
+        ours = decoder.cells[layer].state_dict()
+        theirs.load_state_dict({f"{name}_l0": parameter for name, parameter in ours.items()})
+        begin = tuple(part.transpose(0, 1) for part in first)  # [1, B, H]
+        read = x[..., :H]
+        x, _ = theirs(x, begin if cell == "lstm" else begin[0])
+        if layer == 0:
+            contexts, _, _ = attention(x, memory, keys, None)
+        if residual and layer >= 2:
+            x = x + read
+        top, x = x, torch.cat([x, contexts], dim=-1)
+    output = decoder(embedded, decoder.begin(states, memory), memory, keys)
+    torch.testing.assert_close(output.states, top, rtol=0, atol=1e-5)
+
+
+def test_decoders_keep_the_contract() -> None:
     check_decoder(partial(FiniteStateDecoder, size=6), Shift(query_size=6, memory_size=5))
+    check_decoder(partial(GNMTDecoder, size=6), Shift(query_size=6, memory_size=5))
 
 
 @pytest.mark.slow

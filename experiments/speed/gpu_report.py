@@ -45,6 +45,8 @@ from attnlab.training.environment import environment
 from attnlab.training.module import Seq2SeqModule
 from attnlab.types import PAD, Batch
 
+sys.path.append(str(Path(__file__).parents[1] / "parts"))  # which contains attnlab_parts
+
 SIZES = [
     "encoder=recurrent",
     "encoder.size=512",
@@ -55,7 +57,10 @@ SIZES = [
     "trainer.precision=bf16-mixed",
 ]
 SYSTEMS = {
-    "gnmt": [*SIZES, "decoder=gnmt", "encoder.layers=4", "decoder.layers=4"],
+    "gnmt": [
+        *(*SIZES, "decoder=luong", "~decoder.input_feeding", "encoder.layers=4", "decoder.layers=4"),
+        "decoder._target_=attnlab_parts.gnmt.GNMTDecoder",
+    ],
     "bahdanau": [*SIZES, "decoder=bahdanau"],
     "luong": [*SIZES, "decoder=luong", "decoder.input_feeding=true"],
 }

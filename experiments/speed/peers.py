@@ -108,7 +108,7 @@ def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument(
-        "overrides", nargs="*", metavar="OVERRIDE", help="settings of attnlab's model, such as decoder=gnmt"
+        "overrides", nargs="*", metavar="OVERRIDE", help="settings of attnlab's model, such as decoder=luong"
     )
     parser.add_argument("--pairs", required=True, help="tab-separated English and Marathi")
     parser.add_argument(

@@ -188,7 +188,7 @@ def test_comparison_of_devices_on_the_cpu() -> None:
     same = gpu_report.compare_with_cpu(compose_run(["attention=general", *settings]), CPU)
     assert same == (0, 0, True, True)
     assert gpu_report.compare_with_cpu(compose_run(["attention=mocha", *settings]), CPU).gradient is None
-    assert {"attention=additive", "encoder=transformer", "decoder=gnmt"} <= {*gpu_report.parity_settings()}
+    assert {"attention=additive", "encoder=transformer", "decoder=luong"} <= {*gpu_report.parity_settings()}
 
 
 @pytest.mark.slow

@@ -429,7 +429,7 @@ def test_english_german_reads_every_form_of_the_tatoeba_export(
     [
         ("additive", []),
         ("additive", ["decoder=luong"]),
-        ("general", ["decoder=gnmt"]),
+        ("general", ["decoder=luong", "decoder.input_feeding=false"]),
         ("additive", ["encoder.cell=gru", "decoder.cell=gru", "readout.maxout=500", "decoder.layers=2"]),
         ("dot", ["readout.tied=true"]),
     ],

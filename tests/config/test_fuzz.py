@@ -33,7 +33,7 @@ OPTIONS = (
     "",
     "encoder=transformer decoder=transformer",
     "attention=mocha encoder=convolutional decoder=luong readout=pointer_generator optimizer=adadelta",
-    "data=conala attention=multihead encoder=mingru decoder=gnmt reranking=conala scheduler=halving",
+    "data=conala attention=multihead encoder=mingru decoder=luong reranking=conala scheduler=halving",
     "data=pairs tokenizer=words attention=local_p encoder=bag bridge=zero optimizer=sgd scheduler=plateau",
     "data=pairs tokenizer=subwords attention=mixture logger=mlflow scheduler=cosine",
     "data=recall attention=location_sensitive logger=tensorboard",

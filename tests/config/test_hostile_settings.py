@@ -148,7 +148,7 @@ VALUES = (
 
 MIXED = (
     "attention=local_p optimizer=adamw scheduler=plateau decoder=luong",
-    "attention=hard optimizer=adadelta scheduler=halving decoder=gnmt",
+    "attention=hard optimizer=adadelta scheduler=halving decoder=bahdanau",
     "attention=location data=conala",
     "attention=location_sensitive data=pairs tokenizer=subwords",
     "attention=mixture data=pairs tokenizer=words tokenizer@target_tokenizer=words",
@@ -170,7 +170,6 @@ OPTION_VALUES = (
     ("attention=shift", "attention.reach=0", WHOLE),
     ("attention=coverage_tu", "attention.max_fertility=0", NUMBER),
     (MIXED[1], "scheduler.schedule.every=0", NUMBER),
-    (MIXED[1], "decoder.residual=1", FLAG),
     (MIXED[0], "decoder.input_feeding=null", FLAG),
     (MIXED[3], "data.val_fraction=1", r"in \[0, 1\)"),
     (MIXED[3], "data.limit=0", WHOLE),

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a G
 SYSTEMS = [
     ("bahdanau", "Additive", "lstm"),
     ("luong with input feeding", "Dot", "gru"),
-    ("gnmt", "General", "lstm"),
+    ("luong", "General", "lstm"),
 ]
 LENGTHS = ([7, 5, 6, 3], [6, 2, 5, 4])
 

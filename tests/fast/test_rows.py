@@ -5,14 +5,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnlab.fast.rows import Rows, active_counts
+from attnlab.fast.rows import Rows
 from networks import random_batch
 
 
 @given(counts=st.lists(st.integers(1, 4), min_size=1, max_size=5))
 def test_pad_inverts_pack(counts: list[int]) -> None:
     counts.sort(reverse=True)
-    rows = Rows(counts, 4)
+    rows = Rows(tuple(counts), 4)
     padded = torch.arange(1.0, len(counts) * 4 * 2 + 1).view(len(counts), 4, 2)
     packed = rows.pack(padded)
     assert len(packed) == rows.total == sum(counts)
@@ -33,4 +33,4 @@ def test_pad_inverts_pack(counts: list[int]) -> None:
     ],
 )
 def test_active_counts_cover_every_label(lengths: list[int], counts: list[int]) -> None:
-    assert active_counts(random_batch([2] * len(lengths), lengths).labels) == counts
+    assert Rows.of(random_batch([2] * len(lengths), lengths).labels) == Rows(tuple(counts), len(lengths))

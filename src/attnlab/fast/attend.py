@@ -39,10 +39,12 @@ from attnlab.nn.attention import additive
 from attnlab.types import Memory
 
 
-class Scores(NamedTuple):
-    """Parameters of additive scores (with `energy`) or of dot-product scores (without)."""
+class Attended(NamedTuple):
+    """What is attended to, and the parameters of additive scores (with `energy`) or of dot products."""
 
-    temperature: float
+    memory: Tensor  # [B, S, D]
+    keys: Tensor  # [B, S, A]
+    mask: Tensor | None  # [B, S], True at real positions
     energy: Tensor | None = None  # v [A]; None for dot products
     weight: Tensor | None = None  # W [A, H]; None: q = s
     bias: Tensor | None = None  # b [A]
@@ -53,23 +55,20 @@ class AttentionForward:
     """Forward pass of attention for T queries, one after the other, of the sentences that have not ended.
 
     Args:
-        scores: parameters of the mechanism.
-        memory: [B, S, D].
-        keys: [B, S, A].
-        mask: [B, S], True at real positions.
+        temperature: τ
         steps: T
         dtype: data type of products with weights, and of contexts. Products of memories and keys, which in
             bf16 would take longer, are in fp32 or wider, and so are weights.
     """
 
-    def __init__(
-        self, scores: Scores, memory: Tensor, keys: Tensor, mask: Tensor, steps: int, dtype: torch.dtype
-    ) -> None:
+    def __init__(self, attended: Attended, temperature: float, steps: int, dtype: torch.dtype) -> None:
+        memory, keys, mask, energy, weight, bias, location = attended
+        assert mask is not None
         B, S, D = memory.shape
         wide = widest(dtype)
-        self.temperature = scores.temperature
-        self.energy = None if scores.energy is None else _double(scores.energy)
-        self.query = identity if scores.weight is None else prepack(scores.weight, scores.bias, dtype)
+        self.temperature = temperature
+        self.energy = None if energy is None else _double(energy)
+        self.query = identity if weight is None else prepack(weight, bias, dtype)
         self.memory = memory.to(wide)  # [B, S, D]
         self.keys = keys.to(wide) if self.energy is None else _double(keys)  # [B, S, A]
         self.mask = mask.to(wide)  # [B, S]
@@ -79,7 +78,7 @@ class AttentionForward:
         self.queries = memory.new_zeros(steps, B, keys.size(2), dtype=self.keys.dtype)  # [T, B, A]
         self.weights = memory.new_zeros(steps, B, S, dtype=wide)  # [T, B, S]
         self.contexts = memory.new_zeros(steps, B, D, dtype=dtype)  # [T, B, D]
-        self.location = None if scores.location is None else _double(scores.location)  # [A, K]
+        self.location = None if location is None else _double(location)  # [A, K]
 
     def step(self, i: int, query: Tensor) -> Tensor:
         """Attend with s [n, H] of the first n sentences; return the context [n, D]."""
@@ -108,17 +107,12 @@ class AttentionBackward:
     """
 
     def __init__(
-        self,
-        scores: Scores,
-        memory: Tensor,
-        keys: Tensor,
-        queries: Tensor,
-        weights: Tensor,
-        dtype: torch.dtype,
+        self, attended: Attended, temperature: float, queries: Tensor, weights: Tensor, dtype: torch.dtype
     ) -> None:
-        self.scores = scores
-        self.energy = None if scores.energy is None else _double(scores.energy)
-        self.query = identity if scores.weight is None else prepack(scores.weight.T, None, dtype)
+        memory, keys, _, energy, weight, _, location = attended
+        self.attended, self.temperature = attended, temperature
+        self.energy = None if energy is None else _double(energy)
+        self.query = identity if weight is None else prepack(weight.T, None, dtype)
         self.memory = memory.to(weights.dtype)  # [B, S, D]
         self.keys = keys.to(weights.dtype) if self.energy is None else _double(keys)  # [B, S, A]
         self.queries, self.weights = queries, weights
@@ -128,7 +122,7 @@ class AttentionBackward:
         if self.energy is not None:
             self.sums, self.d_sums = torch.empty_like(self.keys), torch.empty_like(self.keys)  # [B, S, A]
             self.d_keys, self.d_energy = torch.zeros_like(self.keys), torch.zeros_like(self.energy)
-        self.location = None if scores.location is None else _double(scores.location)  # [A, K]
+        self.location = None if location is None else _double(location)  # [A, K]
         if self.location is not None:
             self.d_location = torch.zeros_like(self.location)
             self.d_before = torch.zeros_like(weights[0])  # of α, from the scores of the next step, [B, S]
@@ -141,7 +135,7 @@ class AttentionBackward:
         d_alpha = d_alpha if d_weights is None else d_alpha + d_weights[:n]
         d_alpha = d_alpha if self.location is None else d_alpha + self.d_before[:n]
         d_scores = torch._softmax_backward_data(d_alpha, weights, -1, weights.dtype)
-        d_scores = torch.div(d_scores, self.scores.temperature, out=self.d_scores[i, :n])  # [n, S]
+        d_scores = torch.div(d_scores, self.temperature, out=self.d_scores[i, :n])  # [n, S]
         d_query = self.d_queries[i, :n]  # [n, A]
         if self.energy is None:
             d_query.copy_(torch.bmm(d_scores[:, None], keys)[:, 0])
@@ -168,21 +162,17 @@ class AttentionBackward:
         padded = torch.ops.aten.unfold_backward(d_windows, [n, S + K - 1], 1, K, 1)
         self.d_before[:n] = padded[:, K // 2 : K // 2 + S]
 
-    def memories(self) -> tuple[Tensor, Tensor]:
-        """Return the gradients of the memory [B, S, D] and of the keys [B, S, A]."""
+    def gradients(self, rows: Rows, queries: Tensor) -> Attended:
+        """Return the gradients in the shapes of `Attended`, given the s of every step, [N, H]."""
         d_memory = over_steps(self.weights, self.d_contexts)  # [B, S, D]
+        d_queries = rows.pack(self.d_queries)  # [N, A]
+        d_weight = None if self.attended.weight is None else outer(d_queries, queries)
+        d_bias = None if self.attended.bias is None else d_queries.sum(dim=0, dtype=self.weights.dtype)
         if self.energy is None:
-            return d_memory, over_steps(self.d_scores, self.queries)
-        return d_memory, self.d_keys.mul_(2)
-
-    def parameters(self, rows: Rows, queries: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the gradients of v, W, b and L, given the s of every step, [N, H]."""
-        scores, d_queries = self.scores, rows.pack(self.d_queries)  # [N, A]
-        d_energy = None if scores.energy is None else self.d_energy.mul_(2)
-        d_weight = None if scores.weight is None else outer(d_queries, queries)
-        d_bias = None if scores.bias is None else d_queries.sum(dim=0, dtype=self.weights.dtype)
+            return Attended(d_memory, over_steps(self.d_scores, self.queries), None, None, d_weight, d_bias)
         d_location = None if self.location is None else self.d_location.mul_(2)
-        return d_energy, d_weight, d_bias, d_location
+        d_keys, d_energy = self.d_keys.mul_(2), self.d_energy.mul_(2)
+        return Attended(d_memory, d_keys, None, d_energy, d_weight, d_bias, d_location)
 
 
 def over_steps(left: Tensor, right: Tensor) -> Tensor:

@@ -1,11 +1,14 @@
-"""The autograd function of the fast loops: a forward and a backward pass without a graph of their steps."""
+"""The autograd function of the fast loops: a forward and a backward pass without a graph of their steps.
+
+Inputs and saved tensors are trees: nested (named) tuples and lists of tensors and None.
+"""
 
 from collections.abc import Hashable, Sequence
 from typing import Any, Protocol
 
-import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+from torch.autograd.function import Function, once_differentiable
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 from attnlab.fast import graphs
 
@@ -21,39 +24,42 @@ class Work(Protocol):
     def key(self) -> Hashable:
         """Everything but the tensors that determines the computation; None if it cannot be repeated."""
 
-    def forward(
-        self, gates: Tensor, tensors: Sequence[Any]
-    ) -> tuple[tuple[Tensor, ...], list[Tensor | None]]:
-        """Return the outputs for gates [N, gates], and what the backward pass needs beside `tensors`."""
+    def forward(self, gates: Tensor, inputs: Any) -> tuple[tuple[Tensor, ...], Any]:
+        """Return the outputs for gates [N, gates], and what the backward pass needs beside the inputs."""
 
     def backward(
-        self, tensors: Sequence[Any], saved: Sequence[Any], d_outputs: Sequence[Tensor | None]
-    ) -> tuple[Tensor | None, ...]:
-        """Return the gradients of the gates [N, gates] and of the tensors, in their shapes."""
+        self, inputs: Any, saved: Any, d_outputs: Sequence[Tensor | None]
+    ) -> tuple[Tensor | None, Any]:
+        """Return the gradients of the gates [N, gates] and of the inputs, a tree with as many leaves."""
 
 
-def run(work: Work, gates: Tensor, tensors: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
+def run(work: Work, gates: Tensor, inputs: Any) -> tuple[Tensor, ...]:
     """Return the outputs of a computation, with its backward pass; on a GPU by CUDA graphs.
 
     Args:
         work: the computation.
         gates: input gates of all steps [N, gates], which the backward pass does not need.
-        tensors: all other inputs.
+        inputs: all other inputs, a tree.
     """
-    return _Function.apply(work, gates, *tensors)  # type: ignore[no-any-return,no-untyped-call]
+    tensors, structure = tree_flatten(inputs)
+    return _Function.apply(work, structure, gates, *tensors)  # type: ignore[no-any-return,no-untyped-call]
 
 
-class _Function(torch.autograd.Function):
+class _Function(Function):
     @staticmethod
-    def forward(ctx: Any, work: Work, gates: Tensor, *tensors: Tensor | None) -> tuple[Tensor, ...]:
-        ctx.work, ctx.count = work, len(tensors)
+    def forward(
+        ctx: Any, work: Work, structure: Any, gates: Tensor, *tensors: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        ctx.work, ctx.structure, ctx.count = work, structure, len(tensors)
         ctx.set_materialize_grads(False)
-        ctx.lease = graphs.lease(work, gates, tensors) if gates.is_cuda and work.save else None
-        if ctx.lease is not None:
-            return ctx.lease.graphs.forward([gates, *tensors])  # type: ignore[no-any-return]
-        outputs, saved = work.forward(gates, tensors)
+        lease = graphs.lease(work, structure, gates, tensors) if gates.is_cuda and work.save else None
+        ctx.lease = lease
+        if lease is not None and lease.graphs is not None:
+            return lease.graphs.forward([gates, *tensors])
+        outputs, saved = work.forward(gates, tree_unflatten(tensors, structure))
         if work.save:
-            ctx.save_for_backward(*tensors, *saved)
+            parts, ctx.saved_structure = tree_flatten(saved)
+            ctx.save_for_backward(*tensors, *parts)
         return outputs
 
     @staticmethod
@@ -63,6 +69,7 @@ class _Function(torch.autograd.Function):
             gradients = ctx.lease.graphs.backward(d_outputs)
             ctx.lease.end()
         else:
-            tensors, saved = ctx.saved_tensors[: ctx.count], ctx.saved_tensors[ctx.count :]
-            gradients = ctx.work.backward(tensors, saved, d_outputs)
-        return None, *gradients
+            inputs = tree_unflatten(ctx.saved_tensors[: ctx.count], ctx.structure)
+            saved = tree_unflatten(ctx.saved_tensors[ctx.count :], ctx.saved_structure)
+            gradients = ctx.work.backward(inputs, saved, d_outputs)
+        return None, None, *tree_leaves(gradients)

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import TreeSpec, tree_unflatten
 
 from attnlab.types import map_tensors
 
@@ -117,9 +118,12 @@ class TrainingGraphs:
     They belong to one call from its forward to its backward pass: `busy`.
     """
 
-    def __init__(self, work: Any, gates: Tensor, tensors: Sequence[Tensor | None]) -> None:
-        self.work = work
-        self.forward_graph = Graph(lambda parts: work.forward(parts[0], parts[1:]), [gates, *tensors])
+    def __init__(self, work: Any, structure: TreeSpec, gates: Tensor, tensors: Sequence[Any]) -> None:
+        def forward(parts: list[Any]) -> Any:
+            return work.forward(parts[0], tree_unflatten(parts[1:], structure))
+
+        self.work, self.structure = work, structure
+        self.forward_graph = Graph(forward, [gates, *tensors])
         self.backward_graphs: dict[tuple[bool, ...], Graph] = {}
         self.busy = False
 
@@ -128,14 +132,14 @@ class TrainingGraphs:
         outputs, _ = self.forward_graph.replay(arguments)
         return tuple(part.clone() for part in outputs)
 
-    def backward(self, d_outputs: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
-        """Return the gradients of the arguments, of any shape; the next backward pass overwrites them."""
+    def backward(self, d_outputs: Sequence[Tensor | None]) -> Any:
+        """Return the gradients of `Work.backward`; the next backward pass overwrites them."""
         key = tuple(part is None for part in d_outputs)
         if key not in self.backward_graphs:
             (_, saved), (_, *tensors) = self.forward_graph.results, self.forward_graph.arguments
-            self.backward_graphs[key] = Graph(partial(self.work.backward, tensors, saved), d_outputs)
-        gradients: tuple[Tensor | None, ...] = self.backward_graphs[key].replay(d_outputs)
-        return gradients
+            backward = partial(self.work.backward, tree_unflatten(tensors, self.structure), saved)
+            self.backward_graphs[key] = Graph(backward, d_outputs)
+        return self.backward_graphs[key].replay(d_outputs)
 
 
 class Lease:
@@ -158,13 +162,13 @@ TRAINING = Cache()
 """Graphs of all networks: weights are arguments like all others."""
 
 
-def lease(work: Any, gates: Tensor, tensors: Sequence[Tensor | None]) -> Lease | None:
+def lease(work: Any, structure: TreeSpec, gates: Tensor, tensors: Sequence[Any]) -> Lease | None:
     """Return graphs of a call with tensors of any shape, or None if it runs without."""
     if work.key is None or torch.cuda.is_current_stream_capturing():
         return None
     shapes = gates.device, work.key, _shapes((gates, *tensors))
     for number in range(MAX_GRAPHS):  # layers of the same shapes need one each
-        graphs = TRAINING.get((number, *shapes), lambda: TrainingGraphs(work, gates, tensors))
+        graphs = TRAINING.get((number, *shapes), lambda: TrainingGraphs(work, structure, gates, tensors))
         if graphs is None:
             return None
         if not graphs.busy:

@@ -76,10 +76,10 @@ class LayerForward:
         self.outputs = weight.new_empty(rows, size, dtype=dtype)  # h after each step, [N, H]
 
     @property
-    def saved(self) -> list[Tensor | None]:
-        """Buffers [N, …] that `LayerBackward` needs."""
-        norms = [[None] * 3 if norm is None else norm.saved for norm in (self.norm, self.cell_norm)]
-        return [self.gates, self.extra, self.before, self.read, *norms[0], *norms[1]]
+    def saved(self) -> list[Any]:
+        """Buffers [N, …] that `LayerBackward` needs, a tree."""
+        norms = [norm and norm.saved for norm in (self.norm, self.cell_norm)]
+        return [self.gates, self.extra, self.before, self.read, *norms]
 
     def step(self, rows: slice, from_input: Tensor) -> Tensor:
         """Process the rows of one step, given W x + b [n, gates]; return h [n, H]."""
@@ -117,15 +117,15 @@ class LayerBackward:
         self,
         kind: str,
         parameters: StateParameters,
-        saved: Sequence[Tensor],
+        saved: Sequence[Any],
         d_state: Sequence[Tensor | None],
         shape: tuple[int, int],
     ) -> None:
         weight, _, gain, shift, cell_gain, cell_shift, self.dropout = parameters
         self.cell = CELLS[kind]
-        self.gates, extra, self.before, self.read, *norms = saved
-        self.norm = NormBackward.of(gain, shift, norms[:3])
-        self.cell_norm = NormBackward.of(cell_gain, cell_shift, norms[3:])
+        self.gates, extra, self.before, self.read, norm, cell_norm = saved
+        self.norm = NormBackward.of(gain, shift, norm)
+        self.cell_norm = NormBackward.of(cell_gain, cell_shift, cell_norm)
         dtype = self.before.dtype
         self.d_state = [
             self.gates.new_zeros(shape) if part is None else part.to(self.gates.dtype, copy=True)
@@ -134,7 +134,7 @@ class LayerBackward:
         N, wide = len(self.gates), self.gates.dtype
         parts = 2 if self.cell is GRU else 1
         like = self.before if self.norm is None else self.gates
-        gates = [like.new_empty(N, len(weight)) for _ in range(parts)]
+        gates: list[Tensor] = [like.new_empty(N, len(weight)) for _ in range(parts)]
         self.d_gates = gates
         self.d_input = gates[0]  # of W x + b, or of LN(W x + b), [N, gates]
         # The factors are overwritten by the gradients, where both have one dtype.
@@ -166,12 +166,12 @@ class LayerBackward:
             d_state[0].addcmul_(self.product(d_product), self.dropout[:count])
         return d_gates[0]
 
-    def parameters(self) -> list[Tensor | None]:
+    def parameters(self) -> tuple[Tensor | None, ...]:
         """Return the gradients of all `StateParameters`, in their shapes: U [gates, H] by one product."""
         d_bias = self.d_product.sum(dim=0, dtype=self.gates.dtype)  # [gates]
         d_norm = (None, None) if self.norm is None else self.norm.parameters(self.d_gates[-1])
         d_cell_norm = (None, None) if self.cell_norm is None else self.cell_norm.parameters(self.d_normal)
-        return [outer(self.d_product, self.read), d_bias, *d_norm, *d_cell_norm, None]
+        return outer(self.d_product, self.read), d_bias, *d_norm, *d_cell_norm, None
 
     def _through_cell_norm(self, rows: slice, d_normal: Tensor) -> Tensor:
         """Return the gradient of c' [n, H], given that of LN(c')."""
@@ -208,8 +208,9 @@ class FusedRecurrence(Recurrence):
         self, gates: Tensor, state: CellState, counts: Sequence[int], *, reverse: bool = False
     ) -> tuple[Tensor, ...]:
         inputs = gates if self.norms is None else self.norms.input(gates)  # [N, gates]
-        settings = self.kind, tuple(counts), len(state[0]), reverse, torch.is_grad_enabled(), gates.dtype
-        return run(_LayerLoop(*settings), inputs, [*self.parameters, *state])
+        rows = Rows(tuple(counts), len(state[0]))
+        loop = _LayerLoop(self.kind, rows, reverse, torch.is_grad_enabled(), gates.dtype)
+        return run(loop, inputs, (self.parameters, state))
 
 
 def fuse(part: Recurrence, products: Products) -> FusedRecurrence:
@@ -243,20 +244,15 @@ class CellStack(cells.CellStack):
 
 @dataclass(frozen=True)
 class _LayerLoop:
-    """All steps of a layer whose inputs are known; its tensors are `StateParameters` and the initial state.
+    """All steps of a layer whose inputs are known; its tree is its parameters and the initial state.
 
     Args:
-        kind: "lstm" or "gru".
-        counts: active sentences of each step, never increasing.
-        batch: B
         reverse: go through the steps from last to first.
-        save: save the tensors for the backward pass.
         dtype: data type of matrix products and outputs.
     """
 
     kind: str
-    counts: tuple[int, ...]
-    batch: int
+    rows: Rows
     reverse: bool
     save: bool
     dtype: torch.dtype
@@ -267,14 +263,11 @@ class _LayerLoop:
 
     @property
     def steps(self) -> list[slice]:
-        """Rows of each step, first step first."""
-        slices = Rows(self.counts, self.batch).slices
-        return slices[::-1] if self.reverse else slices
+        """Rows of each step, in the order of the forward pass."""
+        return self.rows.slices[::-1] if self.reverse else self.rows.slices
 
-    def forward(
-        self, gates: Tensor, tensors: Sequence[Any]
-    ) -> tuple[tuple[Tensor, ...], list[Tensor | None]]:
-        parameters, state = _split(tensors)
+    def forward(self, gates: Tensor, inputs: Any) -> tuple[tuple[Tensor, ...], Any]:
+        parameters, state = inputs
         with torch.autocast(gates.device.type, enabled=False):
             layer = LayerForward(self.kind, parameters, state, len(gates), self.dtype, save=self.save)
             wide = gates.to(layer.gates.dtype)  # [N, gates]
@@ -283,21 +276,15 @@ class _LayerLoop:
         return (layer.outputs, *(part.to(self.dtype) for part in layer.state)), layer.saved
 
     def backward(
-        self, tensors: Sequence[Any], saved: Sequence[Any], d_outputs: Sequence[Tensor | None]
-    ) -> tuple[Tensor | None, ...]:
-        parameters, state = _split(tensors)
-        weight, (d_states, *d_last) = parameters.weight, d_outputs
-        with torch.autocast(weight.device.type, enabled=False):
-            layer = LayerBackward(self.kind, parameters, saved, d_last, (self.batch, weight.size(1)))
+        self, inputs: Any, saved: Any, d_outputs: Sequence[Tensor | None]
+    ) -> tuple[Tensor | None, Any]:
+        (parameters, state), (d_states, *d_last) = inputs, d_outputs
+        shape = self.rows.batch, parameters.weight.size(1)
+        with torch.autocast(parameters.weight.device.type, enabled=False):
+            layer = LayerBackward(self.kind, parameters, saved, d_last, shape)
             for rows in reversed(self.steps):
                 if d_states is not None:
                     layer.d_state[0][: rows.stop - rows.start].add_(d_states[rows])
                 layer.step(rows)
             d_state = [part.to(old.dtype) for part, old in zip(layer.d_state, state, strict=True)]
-            return layer.d_input, *layer.parameters(), *d_state
-
-
-def _split(tensors: Sequence[Any]) -> tuple[StateParameters, Sequence[Any]]:
-    """Return the parameters and the initial state, given the tensors of both."""
-    count = len(StateParameters._fields)
-    return StateParameters(*tensors[:count]), tensors[count:]
+            return layer.d_input, (layer.parameters(), d_state)

@@ -5,8 +5,6 @@ In the backward pass, a step computes only the gradients of its gates and querie
 one product over the N rows of all steps, after the loop.
 """
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,105 +12,33 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attnlab.fast.attend import AttentionBackward, AttentionForward, Scores
+from attnlab.fast.attend import AttentionBackward, AttentionForward
 from attnlab.fast.cells import tanh_, widest
-from attnlab.fast.function import run
 from attnlab.fast.linear import outer, prepack
-from attnlab.fast.rows import Rows
-from attnlab.fast.stack import Inputs, Options, StackBackward, StackForward, Weights, name_inputs
+from attnlab.fast.stack import Inputs, Options, StackBackward, StackForward
 
 
-class DecoderLoop:
-    """Unroll of a decoder over whole targets, whose first tokens may be sampled step by step.
+class LoopForward:
+    """Forward pass of the loop: every step writes its rows of the buffers.
 
     The first layer reads [x; u]: x, the embedded token, and a feed u, which is the context c in Bahdanau's
     order and the attentional vector h̃ = tanh(W [c; s]) of the step before in Luong's order. The input gates
-    W x + b are known for all steps. ::
-
-        loop = DecoderLoop(…)
-        loop.step(gates_0), loop.step(gates_1), …      any number of steps, none by default
-        loop.finish(gates)                             the remaining steps, with a backward pass through all
-
-    Args:
-        kind: "lstm" or "gru".
-        layers: weights of each layer.
-        state: initial h (and c) of each layer, [B, H].
-        scores: parameters of the attention's scores.
-        memory: [B, S, D].
-        keys: [B, S, A].
-        mask: [B, S], True at real positions.
-        rows: the rows that each of the T steps processes.
-        combine: W [H, D + H] of h̃ in Luong's order; None for Bahdanau's order.
-        dropout: factors of the input of each layer above the first, [N, H]; empty without dropout.
+    W x + b are known for all steps.
     """
-
-    def __init__(
-        self,
-        kind: str,
-        layers: Sequence[Weights],
-        state: Sequence[Sequence[Tensor]],
-        scores: Scores,
-        memory: Tensor,
-        keys: Tensor,
-        mask: Tensor,
-        rows: Rows,
-        *,
-        combine: Tensor | None = None,
-        dropout: Sequence[Tensor] = (),
-    ) -> None:
-        save = torch.is_grad_enabled()
-        self.options = Options(kind, len(layers), len(state[0]), scores.temperature, rows, save)
-        self.tensors = [memory, keys, mask, *scores[1:], combine]  # scores without the temperature
-        self.tensors += [part for *own, state in layers for part in (*own, *state)]
-        self.tensors += [part for layer in state for part in layer]
-        self.tensors += dropout
-        self._forward: _Forward | None = None
-
-    @torch.no_grad()
-    def step(self, gates: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Process one token of the n active sentences, without gradients.
-
-        Args:
-            gates: input gates W x + b of the first layer, [≥ n, gates].
-
-        Returns:
-            State [n, H], context [n, D] and weights [n, S].
-        """
-        if self._forward is None:
-            self._forward = _Forward(self.options, name_inputs(self.options, self.tensors), gates.dtype)
-        return self._forward.step(gates)
-
-    def finish(self, gates: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Process the remaining tokens.
-
-        Args:
-            gates: input gates of all tokens [N, gates], equal to those that `step` was given.
-
-        Returns:
-            States [T, B, H] (h̃ in Luong's order), contexts [T, B, D] and weights [T, B, S], zeros where a
-            sentence has ended.
-        """
-        states, contexts, weights = run(_Loop(self.options, self._forward), gates, self.tensors)
-        return states, contexts, weights
-
-
-class _Forward:
-    """Forward pass of the loop: every step writes its rows of the buffers."""
 
     def __init__(self, options: Options, inputs: Inputs, dtype: torch.dtype) -> None:
         self.rows = options.rows
-        with torch.autocast(inputs.memory.device.type, enabled=False):
+        memory, steps = inputs.attended.memory, len(options.rows.counts)
+        with torch.autocast(memory.device.type, enabled=False):
             self.stack = StackForward(options, inputs, dtype)
-            scores = inputs.scores(options.temperature)
-            steps = len(options.rows.counts)
-            self.attention = AttentionForward(scores, inputs.memory, inputs.keys, inputs.mask, steps, dtype)
+            self.attention = AttentionForward(inputs.attended, options.temperature, steps, dtype)
             if inputs.combine is None:
                 self.combine = None
                 self.top = self.stack.layers[-1].state[0].to(dtype)  # [B, H]
             else:
                 self.combine = prepack(inputs.combine, None, dtype)
                 size = len(inputs.combine)
-                self.attentional = inputs.memory.new_empty(options.rows.total, size, dtype=dtype)  # h̃ [N, H]
+                self.attentional = memory.new_empty(options.rows.total, size, dtype=dtype)  # h̃ [N, H]
                 self.top = self.attentional.new_zeros(options.rows.batch, size)  # h̃_0 [B, H]
         self.done = 0
 
@@ -140,11 +66,11 @@ class _Forward:
 
 
 @dataclass(frozen=True)
-class _Loop:
+class Loop:
     """All steps, or those that remain of a forward pass that has begun, with their backward pass."""
 
     options: Options
-    begun: _Forward | None
+    begun: LoopForward | None
 
     @property
     def save(self) -> bool:
@@ -152,42 +78,33 @@ class _Loop:
 
     @property
     def key(self) -> Hashable:
-        rows = self.options.rows
-        fixed = self.options._replace(rows=None)  # type: ignore[arg-type]
-        return None if self.begun else (fixed, tuple(rows.counts), rows.batch)
+        return None if self.begun else self.options
 
-    def forward(
-        self, gates: Tensor, tensors: Sequence[Any]
-    ) -> tuple[tuple[Tensor, ...], list[Tensor | None]]:
-        options = self.options
-        forward = self.begun or _Forward(options, name_inputs(options, tensors), gates.dtype)
-        for rows in options.rows.slices[forward.done :]:
-            forward.step(gates[rows])
+    def forward(self, gates: Tensor, inputs: Inputs) -> tuple[tuple[Tensor, ...], Any]:
+        rows = self.options.rows
+        forward = self.begun or LoopForward(self.options, inputs, gates.dtype)
+        for step_rows in rows.slices[forward.done :]:
+            forward.step(gates[step_rows])
         attention, states = forward.attention, forward.states
-        outputs = options.rows.pad(states), attention.contexts, attention.weights
-        saved = [attention.queries, attention.weights, attention.contexts, states]
-        return outputs, [*saved, *forward.stack.saved]
+        outputs = rows.pad(states), attention.contexts, attention.weights
+        return outputs, (attention.queries, *outputs[1:], states, forward.stack.saved)
 
     def backward(
-        self, tensors: Sequence[Any], saved: Sequence[Any], d_outputs: Sequence[Tensor | None]
-    ) -> tuple[Tensor | None, ...]:
-        options, inputs = self.options, name_inputs(self.options, tensors)
-        queries, weights, contexts, states, *layers = saved
+        self, inputs: Inputs, saved: Any, d_outputs: Sequence[Tensor | None]
+    ) -> tuple[Tensor | None, Inputs]:
+        options, (queries, contexts, weights, states, layers) = self.options, saved
         with torch.autocast(weights.device.type, enabled=False):
             stack = StackBackward(options, inputs, layers)
-            scores = inputs.scores(options.temperature)
             attention = AttentionBackward(
-                scores, inputs.memory, inputs.keys, queries, weights, contexts.dtype
+                inputs.attended, options.temperature, queries, weights, contexts.dtype
             )
             backward = _bahdanau_backward if inputs.combine is None else _luong_backward
             feed, queried, d_combine = backward(stack, attention, inputs, contexts, states, d_outputs)
-            d_memory, d_keys = attention.memories()
+            d_attended = attention.gradients(options.rows, queried)
             d_layers = stack.weights(inputs, feed)
-            d_scores = attention.parameters(options.rows, queried)
-        d_gates = stack.d_inputs[0]
-        d_state = [part for layer in stack.layers for part in layer.d_state]
-        no_dropout = [None] * len(inputs.dropout)
-        return d_gates, d_memory, d_keys, None, *d_scores, d_combine, *d_layers, *d_state, *no_dropout
+        d_state = [layer.d_state for layer in stack.layers]
+        no_dropout: list[Any] = [None] * len(inputs.dropout)
+        return stack.d_inputs[0], Inputs(d_attended, d_combine, d_layers, d_state, no_dropout)
 
 
 OutputGradients = Sequence[Tensor | None]

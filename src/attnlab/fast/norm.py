@@ -7,6 +7,7 @@ over the rows of all steps, after the loop.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -62,7 +63,7 @@ class NormBackward:
         self.gain, self.bias = gain.to(self.inputs.dtype), bias.to(self.inputs.dtype)
 
     @classmethod
-    def of(cls, gain: Tensor | None, bias: Tensor | None, saved: Sequence[Tensor]) -> NormBackward | None:
+    def of(cls, gain: Tensor | None, bias: Tensor | None, saved: Any) -> NormBackward | None:
         """Return the backward pass with gain and bias [W], or None without them."""
         return None if gain is None or bias is None else cls(gain, bias, saved)
 

@@ -2,7 +2,8 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -13,39 +14,42 @@ ROUND = 8
 """Active batch sizes are rounded up to a multiple of this: oneDNN compiles a product for each size."""
 
 
-def active_counts(labels: Tensor) -> list[int]:
-    """Return how many sentences each of T steps must process, so that every label is covered.
-
-    Step i processes the first `counts[i]` sentences of the batch. The counts are smallest if the batch is
-    sorted by target length, longest first. On a GPU every step processes all sentences, because reading the
-    lengths would synchronise the device.
-
-    Args:
-        labels: [B, T] int64, PAD where there is no label.
-    """
-    size, steps = labels.shape
-    if labels.device.type != "cpu":
-        return [size] * steps
-    numbers = torch.arange(1, size + 1)[:, None]  # [B, 1]
-    last = (numbers * (labels != PAD)).amax(dim=0)  # [T]
-    return [min(size, math.ceil(max(1, count) / ROUND) * ROUND) for count in last.tolist()]
-
-
+@dataclass(frozen=True)
 class Rows:
-    """The rows that each step processes, packed step after step.
-
-    Step i processes the first `counts[i]` of B sentences; all T steps together have N = Σ counts rows.
+    """The rows that each of T steps processes, packed step after step: N = Σ counts rows of all steps.
 
     Args:
-        counts: active sentences per step, never increasing.
+        counts: active sentences of each step, the first ones of the batch, never increasing.
         batch: B
     """
 
-    def __init__(self, counts: Sequence[int], batch: int) -> None:
-        self.counts, self.batch = counts, batch
-        ends = list(itertools.accumulate(counts))
-        self.total = ends[-1]  # N
-        self.slices = [slice(end - count, end) for count, end in zip(counts, ends, strict=True)]
+    counts: tuple[int, ...]
+    batch: int
+
+    @classmethod
+    def of(cls, labels: Tensor) -> "Rows":
+        """Return the fewest rows that cover every label [B, T], PAD where there is none.
+
+        They are fewest if the batch is sorted by target length, longest first. On a GPU every step processes
+        all sentences, because reading the lengths would synchronise the device.
+        """
+        size, steps = labels.shape
+        if labels.device.type != "cpu":
+            return cls((size,) * steps, size)
+        numbers = torch.arange(1, size + 1)[:, None]  # [B, 1]
+        last = (numbers * (labels != PAD)).amax(dim=0).tolist()  # T numbers
+        return cls(tuple(min(size, math.ceil(max(1, count) / ROUND) * ROUND) for count in last), size)
+
+    @property
+    def total(self) -> int:
+        """N, the rows of all steps together."""
+        return sum(self.counts)
+
+    @cached_property
+    def slices(self) -> list[slice]:
+        """Rows of each step, first step first."""
+        ends = itertools.accumulate(self.counts)
+        return [slice(end - count, end) for count, end in zip(self.counts, ends, strict=True)]
 
     def pack(self, padded: Tensor) -> Tensor:
         """Pack [T, B, …] to [N, …]."""
@@ -61,6 +65,6 @@ class Rows:
         return zeros.index_copy(0, self._places(packed.device), packed).view(shape)
 
     def _places(self, device: torch.device) -> Tensor:
-        """Positions [N] of the packed rows in a flat [T B]."""
+        """Return the positions [N] of the packed rows in a flat [T B]."""
         counts = torch.tensor(self.counts, device=device)[:, None]  # [T, 1]
         return (torch.arange(self.batch, device=device) < counts).flatten().nonzero()[:, 0]

@@ -6,15 +6,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from attnlab.fast.attend import Scores
+from attnlab.fast.attend import Attended
 from attnlab.fast.cells import widest
 from attnlab.fast.layer import LayerBackward, LayerForward, StateParameters
 from attnlab.fast.linear import outer, prepack
 from attnlab.fast.norm import NormBackward, NormForward
 from attnlab.fast.rows import Rows
-
-SAVED = 14
-"""Buffers for the backward pass of a layer: the outputs, 3 of LN(W x + b), and 10 of `LayerForward`."""
 
 
 def dropped(values: Tensor, factors: Tensor) -> Tensor:
@@ -36,8 +33,6 @@ class Options(NamedTuple):
     """Non-tensor arguments of the loop."""
 
     kind: str
-    layers: int
-    states: int  # 2 for LSTM (h and c), 1 for GRU
     temperature: float
     rows: Rows
     save: bool  # save the tensors for the backward pass
@@ -46,35 +41,11 @@ class Options(NamedTuple):
 class Inputs(NamedTuple):
     """Tensor arguments of the loop, with or without gradients."""
 
-    memory: Tensor
-    keys: Tensor
-    mask: Tensor
-    energy: Tensor | None
-    query: Tensor | None
-    query_bias: Tensor | None
-    location: Tensor | None
-    combine: Tensor | None
-    layers: list[Weights]
-    state: list[tuple[Tensor, ...]]
-    dropout: list[Tensor]
-
-    def scores(self, temperature: float) -> Scores:
-        """Return the parameters of the attention's scores."""
-        return Scores(temperature, self.energy, self.query, self.query_bias, self.location)
-
-
-def name_inputs(options: Options, tensors: Sequence[Any]) -> Inputs:
-    """Name the tensors that `DecoderLoop` puts into one list."""
-    memory, keys, mask, energy, query, query_bias, location, combine, *rest = tensors
-    layers = []
-    for _ in range(options.layers):
-        weight, bias, gain, shift, *rest = rest
-        layers.append(Weights(weight, bias, gain, shift, StateParameters(*rest[:7])))
-        rest = rest[7:]
-    state = [tuple(rest[options.states * layer :][: options.states]) for layer in range(options.layers)]
-    dropout = rest[options.states * options.layers :]
-    attention = memory, keys, mask, energy, query, query_bias, location
-    return Inputs(*attention, combine, layers, state, dropout)
+    attended: Attended
+    combine: Tensor | None  # W [H, D + H] of h̃ in Luong's order; None in Bahdanau's order
+    layers: Sequence[Weights]
+    state: Sequence[Sequence[Tensor]]  # initial h (and c) of each layer, [B, H]
+    dropout: Sequence[Tensor]  # of the input of each layer above the first, [N, H]; empty without dropout
 
 
 class StackForward:
@@ -92,12 +63,10 @@ class StackForward:
         self.norms = [NormForward.of(layer.gain, layer.shift, rows, widest(dtype)) for layer in inputs.layers]
 
     @property
-    def saved(self) -> list[Tensor | None]:
-        """Buffers [N, …] that `StackBackward` needs, `SAVED` of each layer."""
-        saved: list[Tensor | None] = []
-        for layer, norm in zip(self.layers, self.norms, strict=True):
-            saved += [layer.outputs, *(norm.saved if norm else [None] * 3), *layer.saved]
-        return saved
+    def saved(self) -> list[Any]:
+        """What `StackBackward` needs of each layer: outputs [N, H] and buffers, a tree."""
+        layers = zip(self.layers, self.norms, strict=True)
+        return [(layer.outputs, norm and norm.saved, layer.saved) for layer, norm in layers]
 
     def step(self, i: int, gates: Tensor, feed: Tensor) -> Tensor:
         """Return the top layer's h [n, H], given the input gates [n, gates] and the feed u [n, …]."""
@@ -118,21 +87,16 @@ class StackForward:
 class StackBackward:
     """Backward pass of the layers."""
 
-    def __init__(self, options: Options, inputs: Inputs, saved: Sequence[Tensor]) -> None:
+    def __init__(self, options: Options, inputs: Inputs, saved: Sequence[Any]) -> None:
         self.rows = options.rows
         self.dropout = inputs.dropout
-        parts = [saved[start : start + SAVED] for start in range(0, len(saved), SAVED)]
-        self.outputs = [part[0] for part in parts]
-        self.norms = [
-            NormBackward.of(layer.gain, layer.shift, part[1:4])
-            for layer, part in zip(inputs.layers, parts, strict=True)
-        ]
-        zeros = [None] * options.states
+        self.outputs = [outputs for outputs, _, _ in saved]  # each [N, H]
+        self.norms, self.layers = [], []
         shape = (options.rows.batch, self.outputs[0].size(1))
-        self.layers = [
-            LayerBackward(options.kind, layer.state, part[4:], zeros, shape)
-            for layer, part in zip(inputs.layers, parts, strict=True)
-        ]
+        zeros = [None] * len(inputs.state[0])
+        for weights, (_, norm, layer) in zip(inputs.layers, saved, strict=True):
+            self.norms.append(NormBackward.of(weights.gain, weights.shift, norm))
+            self.layers.append(LayerBackward(options.kind, weights.state, layer, zeros, shape))
         dtype = self.outputs[0].dtype
         self.products = [prepack(layer.input.T, None, dtype) for layer in inputs.layers]
         self.d_inputs = [  # of W x + b, [N, gates]
@@ -157,15 +121,15 @@ class StackBackward:
         assert d_output is not None
         return d_output
 
-    def weights(self, inputs: Inputs, feed: Tensor) -> list[Tensor | None]:
-        """Return the gradients of all layers' weights, given the feed of every step [N, …]."""
-        gradients: list[Tensor | None] = []
+    def weights(self, inputs: Inputs, feed: Tensor) -> list[Any]:
+        """Return the gradients of all layers' `Weights`, given the feed of every step [N, …]."""
+        gradients = []
         below = feed
         for number, (layer, weights) in enumerate(zip(self.layers, inputs.layers, strict=True)):
             d_input, norm = self.d_inputs[number], self.norms[number]
             bias = None if weights.input_bias is None else d_input.sum(dim=0, dtype=layer.gates.dtype)
             d_norm = (None, None) if norm is None else norm.parameters(layer.d_input)
-            gradients += [outer(d_input, below), bias, *d_norm, *layer.parameters()]
+            gradients.append((outer(d_input, below), bias, *d_norm, layer.parameters()))
             below = self.outputs[number]  # [N, H]
             if number < len(self.dropout):
                 below = dropped(below, self.dropout[number])

@@ -21,7 +21,7 @@ from tiny_runs import TINY
 
 NETWORKS: list[tuple[str, dict[str, Any]]] = [
     ("Location", {"order": "luong", "cell": "gru"}),
-    ("Hard", {"order": "gnmt"}),
+    ("Hard", {"order": "bahdanau", "layers": 2}),
 ]
 
 

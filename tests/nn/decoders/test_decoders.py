@@ -70,7 +70,7 @@ def test_bahdanau_attends_before_reading_the_token() -> None:
     assert torch.equal(first_weights(network, 4), first_weights(network, 5))
 
 
-@pytest.mark.parametrize("order", ["luong", "luong with input feeding", "gnmt"])
+@pytest.mark.parametrize("order", ["luong", "luong with input feeding"])
 @torch.no_grad()
 def test_other_orders_attend_after_reading_the_token(order: str) -> None:
     network = make_network(order=order)
@@ -103,49 +103,8 @@ def test_luong_equals_the_equations_of_the_paper(feeding: bool) -> None:
     torch.testing.assert_close(forced_logits(network, batch)[0], torch.stack(expected), rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("cell", ["lstm", "gru"])
-@pytest.mark.parametrize("residual", [False, True])
-@torch.no_grad()
-def test_gnmt_equals_torch_layers_over_whole_targets(cell: str, residual: bool) -> None:
-    """NVIDIA's loop: x = rnn¹(y), c = attend(x), x = rnnˡ([x; c]), from the third on residual."""
-    layers, T = 4, 6
-    network = make_network(order="gnmt", cell=cell, layers=layers - 1, parts=("state",))
-    decoder: Any = network.decoder
-    decoder.residual = residual
-    batch = random_batch([5, 3], [T - 1, T - 1])
-    encoded, state = network.encode(batch)
-    x = network.target_embedding(batch.inputs)
-    for layer in range(layers):
-        ours = decoder.cells[layer].state_dict()
-        theirs = (nn.LSTM if cell == "lstm" else nn.GRU)(x.size(2), decoder.output_size, batch_first=True)
-        theirs.load_state_dict({f"{name}_l0": parameter for name, parameter in ours.items()})
-        first = tuple(part.transpose(0, 1) for part in state.layers[layer])  # [1, B, H]
-        read = x[..., : decoder.output_size]
-        x, _ = theirs(x, first if cell == "lstm" else first[0])
-        if layer == 0:
-            contexts, _, _ = decoder.attention(x, encoded.memory, encoded.keys, None)
-        if residual and layer >= 2:
-            x = x + read
-        top, x = x, torch.cat([x, contexts], dim=-1)
-    expected = network.readout.output(top)
-    torch.testing.assert_close(forced_logits(network, batch), expected, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize(("attention", "calls"), [("Additive", [(2, 5)]), ("Coverage", [(2, 1)] * 5)])
-@torch.no_grad()
-def test_gnmt_calls_a_stateless_attention_once(attention: str, calls: list[tuple[int, int]]) -> None:
-    network = make_network(order="gnmt", attention=attention)
-    seen: list[tuple[int, ...]] = []
-    network.decoder.attention.register_forward_pre_hook(
-        lambda _, inputs: seen.append(tuple(inputs[0].shape[:2]))
-    )
-    forced_logits(network, random_batch([5, 3], [4, 4]))
-    assert seen == calls
-
-
-@pytest.mark.parametrize("order", ["bahdanau", "gnmt"])
-def test_dropout_is_between_layers_and_only_in_training(order: str) -> None:
-    network = make_network(layers=2, order=order)
+def test_dropout_is_between_layers_and_only_in_training() -> None:
+    network = make_network(layers=2)
     [dropout] = [part for part in network.decoder.modules() if isinstance(part, nn.Dropout)]
     dropout.p = 0.5
     batch = random_batch([5], [4])

@@ -7,6 +7,5 @@ from attnlab.nn.decoders.base import DecoderOutput as DecoderOutput
 from attnlab.nn.decoders.base import DecoderState as DecoderState
 from attnlab.nn.decoders.base import Unroll as Unroll
 from attnlab.nn.decoders.exact_hard import ExactHardDecoder as ExactHardDecoder
-from attnlab.nn.decoders.gnmt import GNMTDecoder as GNMTDecoder
 from attnlab.nn.decoders.luong import LuongDecoder as LuongDecoder
 from attnlab.nn.decoders.transformer import TransformerDecoder as TransformerDecoder
