@@ -16,6 +16,7 @@ from attnlab_parts.entropy import Entropy
 from attnlab_parts.finite_state import FiniteStateDecoder
 from attnlab_parts.flip_flop import FlipFlop, FlipFlopEncoder
 from attnlab_parts.gnmt import GNMTDecoder
+from attnlab_parts.heads import ShiftHeads
 from attnlab_parts.nested import NestedEncoder, PhraseEmbedding
 from attnlab_parts.stack import KEEP, POP, PUSH, StackEncoder
 from torch import Tensor, nn
@@ -428,6 +429,15 @@ def test_gnmt_equals_torch_layers_over_whole_targets(cell: str, residual: bool) 
         top, x = x, torch.cat([x, contexts], dim=-1)
     output = decoder(embedded, decoder.begin(states, memory), memory, keys)
     torch.testing.assert_close(output.states, top, rtol=0, atol=1e-5)
+
+
+def test_heads_start_at_different_places() -> None:
+    """Shares e³ : 1 : 1 of the first position, the last one and content, for heads 0, 1 and 2 and again."""
+    heads = ShiftHeads(query_size=3, memory_size=4, size=10, heads=5, start_bias=3.0)
+    large, small = (torch.tensor([math.e**3, 1.0]) / (math.e**3 + 2)).tolist()
+    for number, head in enumerate(heads.heads):
+        expected = [large if place == number % 3 else small for place in range(3)]
+        assert head.start.softmax(0).tolist() == pytest.approx(expected)
 
 
 def test_decoders_keep_the_contract() -> None:

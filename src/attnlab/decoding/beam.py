@@ -6,13 +6,13 @@ B, S, V, K, Q as in `attnlab.types` · T: steps, max_length + 1 · live: sentenc
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import torch
 from torch import Tensor
 
-from attnlab.decoding.constraints import FORBIDDEN, UNRESTRICTED, Constraints, log_probabilities
-from attnlab.decoding.search import greedy, rows_to_keep, should_remove
+from attnlab.decoding.constraints import FORBIDDEN, UNRESTRICTED, log_probabilities
+from attnlab.decoding.search import SearchSettings, greedy, rows_to_keep, should_remove
 from attnlab.nn.seq2seq import TranslationModel, select
 from attnlab.types import EOS, PAD, SOS, Batch, Hypotheses
 
@@ -26,11 +26,8 @@ def beam(
     batch: Batch,
     *,
     size: int,
-    max_length: int,
-    length_penalty: float = 1.0,
     early_stopping: bool = False,
-    constraints: Constraints = UNRESTRICTED,
-    encoded: tuple[Any, Any] | None = None,
+    **settings: Unpack[SearchSettings],
 ) -> Hypotheses:
     """Search with a beam of K hypotheses per sentence. K = 1 is greedy search.
 
@@ -41,28 +38,17 @@ def beam(
     log p / (max_length + 1) ** length_penalty.
 
     Args:
-        model: in evaluation mode.
-        batch: sources to decode; targets are ignored.
         size: K
-        max_length: maximum number of tokens before EOS.
-        length_penalty: a hypothesis of n tokens, EOS included, scores log p(y | x) / n ** length_penalty:
-            0 compares sums of log-probabilities, 1 means. At least 0.
         early_stopping: a sentence is finished when K hypotheses are, even if others can still score higher.
-        constraints: restrictions on the outputs.
-        encoded: result of `model.encode(batch)`, if it was computed before.
+        **settings: as for `greedy`.
 
     Returns:
         At most K hypotheses per sentence, best first.
     """
     if size == 1:
-        return greedy(
-            model,
-            batch,
-            max_length=max_length,
-            length_penalty=length_penalty,
-            constraints=constraints,
-            encoded=encoded,
-        )
+        return greedy(model, batch, **settings)
+    max_length, length_penalty = settings["max_length"], settings.get("length_penalty", 1.0)
+    constraints, encoded = settings.get("constraints", UNRESTRICTED), settings.get("encoded")
     sources, state = model.encode(batch) if encoded is None else encoded
     sentences, width = batch.source.shape
     device = batch.source.device
@@ -121,7 +107,7 @@ class Finished(NamedTuple):
         return cls(none.float().fill_(FORBIDDEN), none, none.clone())
 
     def add(self, live: Tensor, step: int, sums: Tensor, parents: Tensor, length_penalty: float) -> Tensor:
-        """Add hypotheses that end at a step, in place, as far as they are among the best.
+        """Add hypotheses that end at a step, in place; return the scores of the best ones, [live, K].
 
         Args:
             live: row of each sentence in the batch, [live].
@@ -129,9 +115,6 @@ class Finished(NamedTuple):
             sums: log-probabilities [live, ≤ K], -inf where none ends.
             parents: beams that EOS extends, [live, ≤ K].
             length_penalty: as in `beam`.
-
-        Returns:
-            The scores of the best finished hypotheses, [live, K].
         """
         new = (sums / (step + 1) ** length_penalty, torch.full_like(parents, step), parents)
         both = [torch.cat((old[live], added), dim=-1) for old, added in zip(self, new, strict=True)]

@@ -19,13 +19,12 @@ FORBIDDEN = float("-inf")
 def log_probabilities(logits: Tensor, copy_ids: Tensor | None, *, must_end: bool) -> Tensor:
     """Return log-probabilities in fp32, -inf at tokens that no output may contain.
 
-    These are PAD, SOS, ids of copied words that a sentence does not have, and with `must_end` all tokens
-    except EOS. The others keep the probabilities of the model.
+    These are PAD, SOS, ids of copied words that a sentence does not have, and with `must_end`, at the last
+    step, all tokens except EOS. The others keep the probabilities of the model.
 
     Args:
         logits: [live, Q, V], or [live, Q, V + S] of a readout that copies.
         copy_ids: `Batch.copy_ids` of the sentences, [live, S]; None if the readout does not copy.
-        must_end: True at the last step.
     """
     log_p = logits.float().log_softmax(dim=-1)
     log_p[..., :EOS].fill_(FORBIDDEN)  # PAD and SOS

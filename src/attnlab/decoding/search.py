@@ -29,6 +29,10 @@ STEPS_TO_CHECK = 8
 """A GPU looks for finished sentences after this number of steps, because the CPU waits for it then."""
 
 
+Row = tuple[list[int], float, Tensor, list[float]]
+"""Tokens, score, attention weights [length + 1, S] and log-probabilities of a hypothesis."""
+
+
 class SearchSettings(TypedDict, total=False):
     """Settings that greedy search and sampling share.
 
@@ -48,12 +52,9 @@ class SearchSettings(TypedDict, total=False):
 
 @torch.no_grad()
 def greedy(model: TranslationModel, batch: Batch, **settings: Unpack[SearchSettings]) -> Hypotheses:
-    """Take the most probable token at each step.
+    """Take the most probable token at each step; return one hypothesis per sentence.
 
     The model is in evaluation mode; targets of the batch are ignored.
-
-    Returns:
-        One hypothesis per sentence.
     """
     rows = _decode_rows(model, batch, lambda log_p, live, step: _argmax(log_p), **settings)
     return Hypotheses(*([[part] for part in parts] for parts in zip(*rows, strict=True)))
@@ -68,20 +69,14 @@ def sample(
     size: int = 1,
     **settings: Unpack[SearchSettings],
 ) -> Hypotheses:
-    """Draw K = `size` independent samples per sentence; otherwise as `greedy`.
-
-    Returns:
-        K hypotheses per sentence, best first. The same output may occur several times.
-    """
+    """Draw K = `size` samples per sentence, best first, which may be equal; otherwise as `greedy`."""
     random = sampler.random_numbers(batch.indices, size, settings["max_length"] + 1).to(batch.source.device)
 
     def choose(log_p: Tensor, live: Tensor, step: int) -> Tensor:
         return sampler.choose(log_p[:, 0], random[live, step])[:, None]
 
     rows = _decode_rows(model, batch, choose, copies=size, **settings)
-    ranked = [
-        sorted(rows[first : first + size], key=lambda row: -row[1]) for first in range(0, len(rows), size)
-    ]
+    ranked = [sorted(rows[i : i + size], key=lambda row: -row[1]) for i in range(0, len(rows), size)]
     return Hypotheses(*([[row[part] for row in best] for best in ranked] for part in range(4)))  # type: ignore[arg-type]
 
 
@@ -95,14 +90,11 @@ def _decode_rows(
     length_penalty: float = 1.0,
     constraints: Constraints = UNRESTRICTED,
     encoded: tuple[Any, Any] | None = None,
-) -> list[tuple[list[int], float, Tensor, list[float]]]:
+) -> list[Row]:
     """Decode R = B * copies hypotheses that do not compete with each other, neighbours for each sentence.
 
     `choose` returns the next tokens [live, 1] for log-probabilities [live, 1, V], the rows of the hypotheses
-    [live] and the step.
-
-    Returns:
-        Tokens, score, attention weights and log-probabilities of each hypothesis, as in `Hypotheses`.
+    [live] and the step. The results are tokens, score, weights and log-probabilities of each hypothesis.
     """
     sources, state = model.encode(batch) if encoded is None else encoded
     device = batch.source.device
@@ -123,7 +115,8 @@ def _decode_rows(
         if step < max_length:
             log_p = constraints(log_p, no_sums, sentences, step, partial(record.history, live))
         last = choose(log_p, live, step)  # [live, 1]
-        record.add(last, weights, log_p.gather(-1, last[..., None]))  # also after EOS, where it is ignored
+        chosen = log_p.gather(-1, last[..., None])  # [live, 1, 1]
+        record.new.append((last, weights, chosen))  # also after EOS, where it is ignored
         unfinished = unfinished & (last != EOS)
         remaining = rows_to_keep(unfinished, step)
         if len(remaining) == 0:
@@ -138,15 +131,10 @@ def _decode_rows(
 
 
 class _Record:
-    """Tokens, attention weights and log-probabilities of R hypotheses.
+    """Tokens, attention weights and log-probabilities of R hypotheses, of width S, in up to T steps.
 
-    Those of the last steps are kept in lists, and are written when the live hypotheses change: a step of a
+    Those of the last steps are kept in a list, and are written when the live hypotheses change: a step of a
     single sentence takes hardly longer than it takes to start its operators.
-
-    Args:
-        size: R
-        steps: T
-        width: S
     """
 
     def __init__(self, size: int, steps: int, width: int, device: torch.device) -> None:
@@ -154,11 +142,7 @@ class _Record:
         self.weights = torch.zeros(size, steps, width, dtype=torch.float32, device=device)  # [R, T, S]
         self.log_p = torch.zeros(size, steps, dtype=torch.float32, device=device)  # [R, T]
         self.written = 0  # steps
-        self.new: list[tuple[Tensor, Tensor, Tensor]] = []
-
-    def add(self, tokens: Tensor, weights: Tensor, log_p: Tensor) -> None:
-        """Add a step of the live hypotheses: [live, 1], [live, 1, S] and [live, 1, 1]."""
-        self.new.append((tokens, weights, log_p))
+        self.new: list[tuple[Tensor, Tensor, Tensor]] = []  # each [live, 1], [live, 1, S] and [live, 1, 1]
 
     def history(self, live: Tensor) -> Tensor:
         """Return the tokens so far, [live, 1, step]."""
@@ -175,10 +159,8 @@ class _Record:
         self.written = steps.stop
         self.new.clear()
 
-    def hypotheses(
-        self, lengths: Sequence[int], length_penalty: float
-    ) -> list[tuple[list[int], float, Tensor, list[float]]]:
-        """Return each hypothesis as of `_decode_rows`, given its number of source tokens."""
+    def hypotheses(self, lengths: Sequence[int], length_penalty: float) -> list[Row]:
+        """Return each hypothesis, given its number of source tokens."""
         weights, log_p = self.weights.cpu(), self.log_p.cpu()
         # One addition after the other, as in a beam search, so that equal hypotheses have equal scores
         sums = np.add.accumulate(log_p.numpy(), axis=1).tolist()

@@ -45,7 +45,6 @@ class Translator:
     A model that copies never outputs UNK: it can copy the unknown words of the source instead.
 
     Args:
-        vocabularies: tokenizers of both sides.
         beam_size: hypotheses kept in beam search, 1 for greedy search; with a temperature, samples per
             sentence.
         length_penalty: exponent of the length that log-probabilities are divided by.
@@ -104,7 +103,9 @@ class Translator:
         nbest: int = 1,
         weights: bool = True,
     ) -> list[list[Prediction]]:
-        """Decode a batch.
+        """Decode a batch: return at most `nbest` predictions of each sentence, best first.
+
+        `Prediction.weights` are views of an array of the whole batch: copy those that are kept.
 
         Args:
             model: in evaluation mode.
@@ -112,12 +113,8 @@ class Translator:
                 apply.
             pairs: the B sentences as text, in the same order.
             encoded: result of `model.encode(batch)`, if it was computed before.
-            nbest: number of hypotheses to return for each sentence, at most `beam_size`.
+            nbest: at most `beam_size`.
             weights: whether `Prediction.weights` are used. If not, they are None.
-
-        Returns:
-            For each sentence at most `nbest` predictions, best first. `Prediction.weights` are views of an
-            array of the whole batch: copy those that are kept.
         """
         candidates = self.beam_size if self.reranking else nbest
         encoded = model.encode(batch) if encoded is None else encoded
@@ -136,17 +133,11 @@ class Translator:
             for rerank in self.reranking:
                 predictions = rerank(predictions)
             total = sum(exp(sum(log_p)) for log_p in found.log_p[row]) or 1.0
-            results.append(
-                [
-                    replace(
-                        each,
-                        rank=rank,
-                        p_beam=round((each.p or 0.0) / total, 4),
-                        weights=each.weights if weights else None,
-                    )
-                    for rank, each in enumerate(predictions[:nbest], start=1)
-                ]
-            )
+            ranked = []
+            for rank, each in enumerate(predictions[:nbest], start=1):
+                shown, p_beam = each.weights if weights else None, round((each.p or 0.0) / total, 4)
+                ranked.append(replace(each, rank=rank, p_beam=p_beam, weights=shown))
+            results.append(ranked)
         return results
 
     def search(
@@ -157,13 +148,13 @@ class Translator:
         encoded: tuple[Any, Any] | None = None,
     ) -> Hypotheses:
         """Sample, or search greedily or with a beam, without reranking. Arguments as for a call."""
-        settings: dict[str, Any] = {
+        settings: Any = {
+            "size": self.beam_size,
             "max_length": self.max_length,
             "length_penalty": self.length_penalty,
             "constraints": self._constraints(batch, pairs),
             "encoded": encoded,
         }
-        settings["size"] = self.beam_size
         with torch.autocast(batch.source.device.type, torch.bfloat16) if self.precision else nullcontext():
             if self.temperature is None:
                 return beam(model, batch, early_stopping=self.early_stopping, **settings)

@@ -22,7 +22,7 @@ def final_states(memory: Memory, count: int) -> list[Tensor]:
 
 
 class Sizes(TypedDict):
-    """Arguments that every bridge is built with."""
+    """Arguments of every bridge."""
 
     memory_size: int  # D
     encoder_layers: int  # L of the encoder
@@ -49,14 +49,11 @@ class CopyBridge(nn.Module):
 
     def __init__(self, **sizes: Unpack[Sizes]) -> None:
         super().__init__()
-        memory_size, encoder_layers, size, layers = (
-            sizes[name] for name in ("memory_size", "encoder_layers", "size", "layers")
-        )
-        if (memory_size, encoder_layers) != (size, layers):
+        if (sizes["memory_size"], sizes["encoder_layers"]) != (sizes["size"], sizes["layers"]):
             raise ValueError(
-                f"bridge=copy needs equal sizes: the encoder has {encoder_layers} final states of size "
-                f"{memory_size}, the decoder {layers} layers of size {size}; make them equal or use "
-                "bridge=linear"
+                "bridge=copy needs equal sizes: the encoder has {encoder_layers} final states of size "
+                "{memory_size}, the decoder {layers} layers of size {size}; make them equal or use "
+                "bridge=linear".format(**sizes)
             )
         self.states_per_layer = sizes["states_per_layer"]
 
@@ -69,15 +66,14 @@ class CopyBridge(nn.Module):
 class LinearBridge(nn.Module):
     """Linear bridge: s_0 = f(W m + b), with separate W and b for h and for c.
 
-    m is the final state [forward; backward] of the encoder's top layer, and every layer of the decoder starts
-    from the same s_0 (`layers_from="top"`); or layer l starts from layer l, with its own maps
-    (`layers_from="each"`). In Bahdanau et al. 2014, section A.2.2, m is the backward half alone, which has
-    just read the first word, and f = tanh.
+    m is the final state [forward; backward] of a layer of the encoder. In Bahdanau et al. 2014, section
+    A.2.2, it is the backward half alone, which has just read the first word, and f = tanh.
 
     Args:
         activation: f.
-        layers_from: "top": all decoder layers start from the top encoder layer; "each": layer l from layer l.
-        half: "both" directions of the final states, or "backward" alone (Bahdanau et al. 2014).
+        layers_from: "top": all decoder layers start from the same s_0, of the top encoder layer; "each":
+            layer l from layer l, with its own maps.
+        half: "both" directions of the final states, or "backward" alone.
     """
 
     def __init__(

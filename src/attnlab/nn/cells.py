@@ -1,14 +1,8 @@
 """Recurrent cells whose input and state parts can be computed separately.
 
-A layer of LSTM or GRU cells has three levels here, from the equation to the stack:
-
-- `_lstm` and `_gru`: the new state, given the summands W x + b and U h + b of the gates;
-- `Recurrence`: one layer, which computes W x + b of all steps in one product (`project`), and U h + b step by
-  step (`step`, `unroll`);
-- `CellStack`: the layers of a decoder. Only a part of its input, the feed (the context or a fed-back state),
-  depends on the step before.
-
-Parameters, their layout and the results are those of torch's own cells.
+`_lstm` and `_gru` compute the new state from the summands W x + b and U h + b of the gates. `Recurrence`, one
+layer, computes W x + b of all steps in one product, and U h + b step by step. `CellStack` has the layers of a
+decoder. Parameters, their layout and the results are those of torch's own cells.
 """
 
 from collections.abc import Sequence
@@ -31,8 +25,9 @@ class CellSettings(TypedDict, total=False):
 
     Args:
         cell: "lstm" or "gru".
-        layer_norm: use layer normalisation inside the cells.
-        recurrent_dropout: dropout probability of the recurrent state, with one mask for all steps.
+        layer_norm: use layer normalisation inside the cells: see `Norms`.
+        recurrent_dropout: dropout probability of the state where the cell reads it, the same units at every
+            step (Gal & Ghahramani 2016, arXiv 1512.05287); the state that is passed on keeps all its units.
     """
 
     cell: Kind
@@ -113,16 +108,13 @@ class Recurrence:
     def unroll(
         self, gates: Tensor, state: CellState, counts: Sequence[int], *, reverse: bool = False
     ) -> tuple[Tensor, ...]:
-        """Compute all steps of packed sentences.
+        """Compute all steps of packed sentences: h of every step [N, H], and the last state, each [B, H].
 
         Args:
             gates: W x + b [N, gates], step after step.
             state: initial state, each [B, H].
             counts: active sentences of each step, first in the batch, never increasing; N = Σ counts.
             reverse: go through the steps from last to first.
-
-        Returns:
-            h of every step [N, H], and the last state, each [B, H].
         """
         steps = torch.split(gates, list(counts))  # each [n, gates]
         outputs = []
@@ -136,14 +128,7 @@ class Recurrence:
 
 
 class Cells(nn.ModuleList):
-    """Torch's own cells of one kind and size, one per layer.
-
-    Args:
-        widths: input size of each layer, first layer first.
-        layer_norm: layer normalisation inside the cells: see `Norms`.
-        recurrent_dropout: dropout of the state where the cell reads it, the same units at every step (Gal &
-            Ghahramani 2016, arXiv 1512.05287); the state that is passed on keeps all its units.
-    """
+    """Torch's own cells of one kind and size, one per layer; `widths` are the input sizes of the layers."""
 
     def __init__(
         self,
@@ -180,15 +165,9 @@ class Cells(nn.ModuleList):
 
 
 def unroll_padded(recurrence: Recurrence, gates: Tensor, state: CellState) -> tuple[Tensor, CellState]:
-    """Compute all T steps of a layer for a padded batch.
+    """Compute all T steps of a layer for a padded batch: outputs [B, T, H], and the last state.
 
-    Args:
-        recurrence: recurrent part of the layer; its dropout is [B, 1, H].
-        gates: W x + b of every step, [B, T, gates].
-        state: initial state, each [B, 1, H].
-
-    Returns:
-        The outputs [B, T, H], and the last state, each [B, 1, H].
+    States, and the dropout of the layer, are [B, 1, H]; gates are W x + b of every step, [B, T, gates].
     """
     B, T, _ = gates.shape
     if recurrence.dropout is not None:
@@ -243,16 +222,13 @@ class CellStack(nn.Module):
     def step(
         self, gates: Tensor, u: Tensor, layers: tuple[CellState, ...], dropout: tuple[Tensor, ...] = ()
     ) -> tuple[Tensor, tuple[CellState, ...]]:
-        """Compute one step of all layers.
+        """Compute one step of all layers; return the top layer's output [B, Q, H], and the new states.
 
         Args:
             gates: one step of `project_input`, [B, Q, gates].
             u: the feed [B, Q, U].
             layers: state of each layer, each [B, Q, H].
             dropout: drawn by `Cells.draw_dropout`.
-
-        Returns:
-            The top layer's output [B, Q, H], and the new states.
         """
         gates = gates + self.project_feed(u)  # [B, Q, gates]
         states: list[CellState] = []
@@ -266,16 +242,9 @@ class CellStack(nn.Module):
     def unroll(
         self, x: Tensor, u: Tensor, layers: tuple[CellState, ...], dropout: tuple[Tensor, ...] = ()
     ) -> Tensor:
-        """Compute all steps of a target whose feed is the same at every step.
+        """Return the top layer's outputs [B, T, H] of x [B, T, E], for a feed u [B, 1, U] of all steps.
 
-        Args:
-            x: [B, T, E].
-            u: the feed [B, 1, U].
-            layers: initial state of each layer, each [B, 1, H].
-            dropout: drawn by `Cells.draw_dropout`.
-
-        Returns:
-            The top layer's outputs [B, T, H].
+        Other arguments are those of `step`.
         """
         gates = self.project_input(x) + self.project_feed(u)  # [B, T, gates]
         outputs = x

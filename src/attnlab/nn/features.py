@@ -36,13 +36,7 @@ class Features(nn.Module, ABC):
 
     @abstractmethod
     def forward(self, encoder: Encoder, embedded: Tensor, batch: Batch) -> Memory:
-        """Encode sources with their features.
-
-        Args:
-            encoder: the encoder of the network.
-            embedded: the sources of the batch, [B, S, E].
-            batch: the batch.
-        """
+        """Encode the sources of a batch, embedded as [B, S, E], with the encoder of the network."""
 
     def text_lengths(self, batch: Batch) -> Tensor:
         """Return the number of tokens before the first feature, at least 1, [B] int64 on the CPU."""

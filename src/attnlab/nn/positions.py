@@ -27,12 +27,9 @@ class Positions(nn.Module):
         return x
 
     def bias(self, queries: int, keys: int, like: Tensor) -> Tensor | None:
-        """Return the bias of the scores of the last T of S positions, [N, T, S], or None.
+        """Return the bias of the scores of the last T queries and S keys, [N, T, S], or None.
 
-        Args:
-            queries: T
-            keys: S
-            like: tensor whose device and type, of any shape, the bias gets.
+        `like` is a tensor whose device and type the bias gets.
         """
         return None
 
@@ -40,9 +37,7 @@ class Positions(nn.Module):
 class Learned(Positions):
     """Learned positions: a vector per position (Gehring et al. 2017, arXiv 1705.03122, section 3.1).
 
-    Args:
-        size: H
-        max_positions: number of vectors. Positions beyond those in training keep their random vectors.
+    Positions beyond those in training keep their random vectors.
     """
 
     def __init__(self, *, size: int, max_positions: int) -> None:
@@ -51,11 +46,6 @@ class Learned(Positions):
         nn.init.normal_(self.table.weight, std=0.1)
 
     def add(self, x: Tensor, first: int = 0) -> Tensor:
-        """Add one vector per position to [..., T, H].
-
-        Raises:
-            ValueError: if there are more positions than vectors.
-        """
         last = first + x.size(-2)
         if last > len(self.table.weight):
             raise ValueError(
@@ -123,25 +113,14 @@ class ALiBi(Positions):
 
 
 def make_positions(kind: Kind, *, size: int, heads: int | None, max_positions: int) -> Positions:
-    """Build the positions of a network of width H with N heads.
-
-    Args:
-        kind: kind of positions.
-        size: H
-        heads: N; None without self-attention.
-        max_positions: of `Learned`.
-    """
-    if heads is None and kind in ("rotary", "alibi"):
-        raise ValueError(f"positions={kind} needs self-attention: choose none, learned or sinusoidal")
+    """Build the positions of a network of width H with N heads, None without self-attention."""
     if kind == "learned":
         return Learned(size=size, max_positions=max_positions)
-    if kind == "sinusoidal":
-        return Sinusoidal()
-    if kind == "rotary" and heads is not None:
-        return Rotary(width=size // heads)
-    if kind == "alibi" and heads is not None:
-        return ALiBi(heads=heads)
-    return Positions()
+    if kind in ("none", "sinusoidal"):
+        return Sinusoidal() if kind == "sinusoidal" else Positions()
+    if heads is None:
+        raise ValueError(f"positions={kind} needs self-attention: choose none, learned or sinusoidal")
+    return Rotary(width=size // heads) if kind == "rotary" else ALiBi(heads=heads)
 
 
 def max_positions(network: nn.Module, part: str) -> float:

@@ -114,12 +114,9 @@ class Readout(nn.Module):
             )
 
     def features(self, decoded: DecoderOutput, embedded: Tensor, previous: Tensor | None = None) -> Tensor:
-        """Compute t [B, T, F].
+        """Compute t [B, T, F] of decoder outputs and embedded input tokens [B, T, E].
 
-        Args:
-            decoded: decoder outputs.
-            embedded: input tokens [B, T, E].
-            previous: states before each position, [B, T, H]; only for `parts` with "previous_state".
+        `previous` are the states before each position, [B, T, H]; only for `parts` with "previous_state".
         """
         inputs = {"state": decoded.states, "context": decoded.contexts, "input": embedded}
         if previous is not None:
@@ -147,10 +144,7 @@ class PointerGenerator(nn.Module):
 
     A source word outside the vocabulary has an id within its sentence: V for the first such word, V + 1 for
     the second, …; `Batch.copy_ids` holds the id that copying each source token produces. So p has V + S
-    entries, the largest possible number. In addition to the inner readout it costs 2·T·(H + D + E) operations
-    and B·T·(V + S) numbers of memory.
-
-    Other settings are those of `Readout`.
+    entries, the largest possible number. Settings are those of `Readout`.
     """
 
     FLOOR = 1e-10
@@ -175,25 +169,13 @@ class PointerGenerator(nn.Module):
         self.generator.check_decoder(decoder)
 
     def features(self, decoded: DecoderOutput, embedded: Tensor, previous: Tensor | None = None) -> Tensor:
-        """Compute [B, T, F + 1]: t of the inner readout, and the switch before its σ as the last column.
-
-        Arguments are those of `Readout.features`.
-        """
+        """Compute [B, T, F + 1]: t of the inner readout, and the switch before its σ as the last column."""
         joined = torch.cat([decoded.states, decoded.contexts, embedded], dim=-1)  # [B, T, H + D + E]
         inner = self.generator.features(decoded, embedded, previous)
         return torch.cat([inner, self.switch(joined)], dim=-1)
 
     def forward(self, features: Tensor, weights: Tensor, copy_ids: Tensor | None) -> Tensor:
-        """Compute log-probabilities [..., V + S].
-
-        Args:
-            features: [..., F + 1].
-            weights: attention weights [..., S].
-            copy_ids: [..., S] int64.
-
-        Raises:
-            ValueError: if `copy_ids` is None.
-        """
+        """Compute log-probabilities [..., V + S] of features [..., F + 1], weights and copy ids [..., S]."""
         if copy_ids is None:
             raise ValueError("a pointer-generator needs copy_ids: encode the batch with with_copy_ids=True")
         generate = torch.sigmoid(features[..., -1:].float())  # [..., 1]

@@ -9,14 +9,7 @@ def scan(decays: Tensor, inputs: Tensor) -> Tensor:
 
     The recurrence is solved in log₂ S rounds, each of which doubles the number of steps that are taken into
     account (Hillis & Steele 1986, CACM 29:12). It needs no logarithms, so that b may have any sign, and no
-    quotients of cumulative products, which are inexact for long sentences.
-
-    Args:
-        decays: a, [..., S, U].
-        inputs: b, [..., S, U].
-
-    Returns:
-        h, [..., S, U].
+    quotients of cumulative products, which are inexact for long sentences. All are [..., S, U].
     """
     steps, reach = inputs.size(-2), 1
     while reach < steps:

@@ -50,13 +50,7 @@ class TranslationModel(nn.Module, ABC):
         """
 
     def reorder(self, state: Any, sentences: Tensor, hypotheses: Tensor) -> Any:
-        """Return the decoder state of selected hypotheses, which may repeat.
-
-        Args:
-            state: tensors [B', Q', …].
-            sentences: positions of the sentences, [B].
-            hypotheses: positions of the hypotheses of each sentence, [B, Q].
-        """
+        """Return the decoder state of hypotheses [B, Q] of sentences [B], positions that may repeat."""
         return select(state, sentences[:, None], hypotheses)
 
     @abstractmethod
@@ -172,13 +166,9 @@ class Seq2Seq(TranslationModel):
         return Decoded(self.readout.features(output, embedded, before), weights)
 
     def begin_unroll(self, encoded: Encoded, state: Any, labels: Tensor) -> Unroll:
-        """Return an unroll of the decoder over targets.
+        """Return an unroll of the decoder over targets with these labels [B, T].
 
-        Args:
-            encoded: encoded sources.
-            state: decoder state before the first token.
-            labels: [B, T]. This network computes all positions; a subclass may leave out those of PAD, whose
-                outputs are not used.
+        It computes all positions; a subclass may leave out those of PAD, whose outputs are not used.
         """
         return Unroll(self.decoder, state, encoded.memory, encoded.keys)
 
@@ -200,9 +190,8 @@ class Seq2Seq(TranslationModel):
     ) -> Callable[[Tensor, int], Tensor]:
         """Return a function of the tokens [B, 1] and the step that returns logits [n, 1, V].
 
-        n are the sentences that have not ended: the first ones, or all. The dropout of the readout, the noise
-        of an attention that draws some and, outside the fused loop, the dropout between the layers of the
-        decoder are not those with which the target is decoded afterwards.
+        n are the sentences that have not ended: the first ones, or all. Dropout and noise, except that of the
+        embeddings, are not those with which the target is decoded afterwards.
         """
 
         def predict(tokens: Tensor, i: int) -> Tensor:
@@ -230,8 +219,7 @@ def sample_inputs(inputs: Tensor, forced: Tensor, predict: Callable[[Tensor, int
     Args:
         inputs: tokens of the reference, [B, T].
         forced: True where the decoder reads the reference, [B, T].
-        predict: returns the logits [n, 1, V] of the first n sentences after reading the tokens [B, 1] of a
-            step. The others have ended.
+        predict: as returned by `Seq2Seq._predictor`.
     """
     sampled = (~forced).any(dim=0).tolist()  # steps at which some sentence reads a prediction
     last = max((i for i, is_sampled in enumerate(sampled) if is_sampled), default=0)

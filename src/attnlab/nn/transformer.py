@@ -64,9 +64,7 @@ class FeedForward(nn.Sequential):
 
     Vaswani et al. 2017 (arXiv 1706.03762), section 3.3.
 
-    Args:
-        size: H, the number of units.
-        expansion: width of the hidden layer as a multiple of H.
+    The width of the hidden layer is `expansion` times H.
     """
 
     def __init__(self, *, size: int, expansion: float) -> None:

@@ -1,14 +1,12 @@
 import math
-from functools import partial
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from attnlab.nn.attention import Dot, MultiHead, Shift
+from attnlab.nn.attention import Dot, Shift
 from attnlab.nn.attention.shift import ShiftState, shift_weights
 from attnlab.types import Memory
 from networks import randomise, walk
@@ -160,17 +158,6 @@ def test_least_sharpness_known_values() -> None:
     """γ = 2 + 0: (3/4, 1/4) becomes (9/10, 1/10)."""
     attention = make_shift(gate=-SATURATED, moves=[0, SATURATED, 0], least_sharpness=2.0)
     assert after(attention, [0.75, 0.25, 0.0], [[0.0]] * 3) == pytest.approx([9 / 10, 1 / 10, 0])
-
-
-def test_heads_start_at_different_places() -> None:
-    """Shares e³ : 1 : 1 of the first position, the last one and content, for heads 0, 1 and 2 and again."""
-    heads = MultiHead(query_size=3, memory_size=4, size=10, heads=5, score=partial(Shift, start_bias=3.0))
-    large, small = (torch.tensor([math.e**3, 1.0]) / (math.e**3 + 2)).tolist()
-    expected = [[large if place == head % 3 else small for place in range(3)] for head in range(5)]
-    starts = [head.start.softmax(0).tolist() for head in heads.heads]
-    assert np.array(starts) == pytest.approx(np.array(expected))
-    alone = Shift(query_size=3, memory_size=4, start_bias=3.0)
-    assert alone.start.softmax(0).tolist() == pytest.approx(expected[0])
 
 
 # ------------------------------------------------------------------------------------ general properties

@@ -61,9 +61,6 @@ class Attention(nn.Module):
         """Width of the context vector: D by default."""
         return self.memory_size
 
-    def separate(self, head: int) -> None:
-        """Start apart from the other heads of a `MultiHead`, which calls this with the number of a head."""
-
     def project(self, memory: Memory) -> Tensor:
         """Return the keys [B, S, …]: everything in the score that depends on the memory alone."""
         return memory.states
@@ -98,12 +95,8 @@ class Attention(nn.Module):
     ) -> Tensor:
         """Return the alignment given the whole target, p(a_i | y, x) [B, T, S] ∝ α_ij p(y_i | s_i, h_j).
 
-        Args:
-            queries: of all target positions, [B, T, H].
-            memory: as in `forward`.
-            keys: as in `forward`.
-            weights: α [B, T, S].
-            log_likelihood: log p(y_i | s_i, h_j), [B, T, S].
+        The arguments are of all target positions: queries [B, T, H], weights α and log p(y_i | s_i, h_j),
+        each [B, T, S].
         """
         return SOFTMAX(weights.clamp(min=SMALLEST_WEIGHT).log() + log_likelihood, weights > 0)
 

@@ -48,12 +48,7 @@ class Hard(ScoreWrapper):
 
 
 def one_hot_argmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Return 1 at the largest score of each row and 0 elsewhere, [..., S].
-
-    Args:
-        scores: [..., S].
-        mask: broadcastable to [..., S], True at real tokens. A fully masked row gives zeros.
-    """
+    """Return 1 at the largest real score of each row [..., S] and 0 elsewhere; zeros without a real one."""
     best = scores.masked_fill(~mask, -torch.inf).argmax(dim=-1)  # [...]
     positions = torch.arange(scores.size(-1), device=scores.device)  # [S]
     return (positions == best[..., None]).to(scores.dtype) * mask

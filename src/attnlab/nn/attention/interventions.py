@@ -22,12 +22,7 @@ MULTIPLIER, MODULUS = 48271, 2**31 - 1
 
 
 def intervene(attention: Attention, intervention: Intervention, *, seed: int = 0) -> Attention:
-    """Return `attention` with its weights replaced by an intervention.
-
-    Args:
-        attention: a trained mechanism.
-        intervention: see `InterventionWrapper`.
-        seed: seed of the shuffles.
+    """Return `attention` with its weights replaced: see `InterventionWrapper`.
 
     Raises:
         ValueError: if the attention has no weights to replace.
@@ -139,12 +134,9 @@ class InterventionWrapper(Attention):
 
 
 def permute_weights(weights: Tensor, mask: Tensor, numbers: Tensor) -> Tensor:
-    """Permute weights [B, Q, S] over the real positions, in the order of the numbers.
+    """Permute weights [B, Q, S] over the real positions (mask [B, 1, S] True), in the order of the numbers.
 
-    Args:
-        weights: [B, Q, S].
-        mask: [B, 1, S], True at real tokens.
-        numbers: [B, Q, S], between 1 and `MODULUS` - 1.
+    The numbers [B, Q, S] are between 1 and `MODULUS` - 1.
     """
     sources = numbers.masked_fill(~mask, MODULUS).argsort(dim=-1, stable=True)  # [B, Q, S], padding last
     targets = (~mask).int().argsort(dim=-1, stable=True).expand_as(sources)  # [B, Q, S], padding last

@@ -16,8 +16,7 @@ from attnlab.types import Memory
 class Windowed(ScoreWrapper):
     """Base class of attention within D positions of a centre p, by the scores of an inner mechanism.
 
-    All weights are 0 where the window contains no real position. The scores of all positions are computed and
-    those outside the window masked, so the window does not reduce the cost.
+    All weights are 0 where the window contains no real position.
 
     Args:
         window: D, the number of positions on either side of the centre (10 in the paper).

@@ -36,8 +36,7 @@ class Markov(ScoreWrapper):
     Args:
         window: w, the largest jump.
         monotonic: the alignment never moves back.
-        **sizes: `query_size`, `memory_size` and `normaliser` of `Attention`; the normaliser computes the
-            probabilities of the jumps from a position.
+        normaliser: computes the probabilities of the jumps from a position.
     """
 
     stateful = True

@@ -1,9 +1,7 @@
 """Monotonic attention: a head that moves over the memory from left to right.
 
-All mechanisms are soft in training mode and hard in evaluation mode. In training mode the weights are the
-expected position of the head, which is differentiable; in evaluation mode the head stops at one position.
-This holds for every pass in evaluation mode, also for the teacher-forced pass of the validation loss, which
-therefore measures the network as it decodes and not as it trains.
+In training mode the weights are the expected position of the head, which is differentiable; in evaluation
+mode the head stops at one position, also in the teacher-forced pass of the validation loss.
 
 The head starts at the position where it stopped at the previous step, and may stop there again. When it runs
 past the end it stays there: the weights of this and of all later steps are 0, and so is the context. In
@@ -94,7 +92,7 @@ class MoChA(Monotonic):
     same numbers with S instead of S·w of memory, but underflow in windows whose scores are far below the
     largest score of the sentence, and support softmax only.
 
-    State: α, [B, Q, S]; initially all weight on the first position.
+    State: α.
 
     Args:
         size: A, the width of the hidden layers of both scores.
@@ -143,9 +141,7 @@ class MILk(MoChA):
 
     Arivazhagan et al. 2019 (arXiv 1906.05218): softmax over all positions up to the one where a monotonic
     head stops, which is `MoChA` with a chunk that starts at the first position. The latency loss of the paper
-    is not implemented.
-
-    State: α, [B, Q, S]; initially all weight on the first position.
+    is not implemented. State: α.
 
     Args:
         normaliser: maps the scores u up to the head to weights.
@@ -184,17 +180,13 @@ def hard_alignment(energies: Tensor, previous: Tensor) -> Tensor:
 def chunkwise_weights(
     heads: Tensor, scores: Tensor, mask: Tensor, chunk: int, normaliser: Normaliser
 ) -> Tensor:
-    """Distribute the weight of each head position over the window that ends there.
+    """Distribute the weights of windows over their positions; return weights [B, Q, S].
 
     Args:
-        heads: [B, Q, S], the weight of each window.
+        heads: [B, Q, S], the weight of the window that ends at each position.
         scores: [B, Q, S], normalised within each window.
         mask: [B, 1, S], True at real tokens.
         chunk: positions per window.
-        normaliser: maps the scores of a window to weights.
-
-    Returns:
-        Weights [B, Q, S].
     """
     before = chunk - 1
     windows, real = (F.pad(part, (before, 0)).unfold(-1, chunk, 1) for part in (scores, mask))

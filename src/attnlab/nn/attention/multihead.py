@@ -49,8 +49,6 @@ class MultiHead(Attention):
                 f"attention.score cannot be {type(modules[0]).__name__}: a head must have scores, as with "
                 "attention@attention.score=additive"
             )
-        for number, head in enumerate(modules):
-            head.separate(number)
         self.heads: Sequence[Attention] = nn.ModuleList(modules)  # type: ignore[assignment]
         self.query = nn.Linear(self.query_size, size, bias=False)
         self.key = nn.Linear(self.memory_size, size, bias=False)

@@ -23,13 +23,7 @@ class Normaliser(Protocol):
     """
 
     def __call__(self, scores: Tensor, mask: Tensor) -> Tensor:
-        """Return weights [..., S].
-
-        Args:
-            scores: [..., S].
-            mask: bool, broadcastable to [..., S], True at real tokens and False at padding.
-        """
-        ...
+        """Return weights [..., S] of scores [..., S]; the mask is True at real tokens."""
 
 
 class Entmax:

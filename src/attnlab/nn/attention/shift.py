@@ -38,10 +38,9 @@ class Shift(ScoreWrapper):
     previous weights, does not shift: w̃ = a_1 δ_first + a_2 δ_last + a_3 w^c with learned shares a that sum
     to 1, so that decoding can start at either end of a sentence of any length.
 
-    With equal initial shares and γ₀ = 1, that of the paper, each head can learn to read a mixture of two
-    or three positions, which move together. γ near 1 preserves the mixture over the steps of training,
-    and it decays over more steps. With `start_bias`, the heads of `MultiHead` start at different places, and
-    γ₀ > 1 sharpens a mixture to its largest position.
+    With γ₀ = 1, that of the paper, a head can learn to read a mixture of two or three positions, which move
+    together. γ near 1 preserves the mixture over the steps of training, and it decays over more steps. γ₀ > 1
+    sharpens it to its largest position.
 
     Padding should come last; positions inside a gap of the mask get no weight, and weight shifted into one is
     redistributed by the sharpening. State: α_{i-1}.
@@ -49,8 +48,6 @@ class Shift(ScoreWrapper):
     Args:
         reach: K, the largest shift per step in either direction, in positions.
         gate_bias: added to the initial b_g; below 0, an untrained network mainly moves the previous weights.
-        start_bias: added to the initial logit of one of the shares: the first position for head 0, 3, … of
-            `MultiHead`, and without it; the last one for head 1, 4, …; content for head 2, 5, ….
         least_sharpness: γ₀.
         normaliser: computes w^c.
     """
@@ -62,27 +59,19 @@ class Shift(ScoreWrapper):
         *,
         reach: Size = 1,
         gate_bias: Finite = 0.0,
-        start_bias: Finite = 0.0,
         least_sharpness: AtLeastOne = 1.0,
         score: Callable[..., Attention] = General,
         **sizes: Unpack[Sizes],
     ) -> None:
         super().__init__(score=score, **sizes)
         self.reach = reach
-        self.start_bias = start_bias
         self.least_sharpness = least_sharpness
-        self.start = nn.Parameter(torch.empty(3))  # logits of the shares of first, last and content
-        self.separate(0)
+        self.start = nn.Parameter(torch.zeros(3))  # logits of the shares of first, last and content
         self.gate = nn.Linear(self.query_size, 1)
         with torch.no_grad():
             self.gate.bias.add_(gate_bias)
         self.moves = nn.Linear(self.query_size, 2 * reach + 1)
         self.sharpness = nn.Linear(self.query_size, 1)
-
-    def separate(self, head: int) -> None:
-        with torch.no_grad():
-            self.start.zero_()
-            self.start[head % 3] = self.start_bias
 
     def begin(self, memory: Memory) -> ShiftState:
         first, last, _ = at_least_float32(self.start).softmax(dim=0)
@@ -107,15 +96,12 @@ class Shift(ScoreWrapper):
 
 
 def shift_weights(weights: Tensor, moves: Tensor, mask: Tensor) -> Tensor:
-    """Convolve weights with a distribution of shifts; weight shifted beyond an end stays at that end.
+    """Convolve weights [B, Q, S] with a distribution of shifts; those beyond an end stay at that end.
 
     Args:
         weights: [B, Q, S].
         moves: [B, Q, 2K + 1], the probabilities of shifts by -K … K positions.
         mask: [B, S], True at real tokens.
-
-    Returns:
-        Weights [B, Q, S].
     """
     width, reach = mask.size(1), moves.size(-1) // 2
     copies = [F.pad(weights, (k, 2 * reach - k)) * moves[..., k, None] for k in range(2 * reach + 1)]

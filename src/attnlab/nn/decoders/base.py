@@ -105,10 +105,7 @@ def attend_positions(
     """Attend with queries [B, Q, H] of several target positions, or of several hypotheses at one position.
 
     A mechanism without state is called once for all queries. One with state observes each token after its
-    position if its `likelihood` log p(y_i | s_i, h_j) [B, T, S] is given.
-
-    Returns:
-        Contexts [B, Q, D], weights [B, Q, S] and the last state of the mechanism.
+    position if its `likelihood` log p(y_i | s_i, h_j) [B, T, S] is given. Returns as the mechanism.
     """
     if not attention.stateful:
         return attention(queries, memory, keys, state)  # type: ignore[no-any-return]

@@ -39,9 +39,6 @@ class DecoderLayer(nn.Module):
         x ← x + self_attend(LN(x))
         x ← x + W attend(LN(x), memory)       W only if the context's size is not H
         x ← x + feed_forward(LN(x))
-
-    Args:
-        context_size: width of the contexts; 0 adds none.
     """
 
     def __init__(self, *, size: int, heads: int, expansion: float, dropout: float, context_size: int) -> None:
@@ -62,23 +59,20 @@ class DecoderLayer(nn.Module):
         self,
         x: Tensor,
         state: LayerState,
-        *,
         positions: Positions,
         allowed: Tensor | None,
+        *,
         attention: Attention,
         memory: Memory,
         keys: Tensor,
     ) -> tuple[Tensor, Tensor, LayerState]:
-        """Process T tokens of each of Q hypotheses per sentence, where Q or T is 1.
+        """Process T tokens of each of Q hypotheses per sentence, where Q or T is 1, after P tokens.
 
         Args:
             x: [B Q, T, H].
-            state: state after P tokens.
             positions: of the self-attention.
             allowed: True where the self-attention may look, [T, P + T]; None: everywhere.
             attention: mechanism that reads the memory.
-            memory: encoder outputs, states [B, S, D].
-            keys: projected memory.
 
         Returns:
             [B Q, T, H], weights of the attention to the memory [B, Q T, S], and the state after P + T tokens.
@@ -113,8 +107,7 @@ class TransformerDecoder(Decoder):
         heads: N of the self-attention, a divisor of H.
         expansion: width of the feed-forward networks as a multiple of H.
         dropout: dropout probability of the output of each sublayer.
-        weights_layer: layer whose attention weights are returned, from 1; None returns their mean over
-            layers.
+        weights_layer: layer whose attention weights are returned, from 1; None for their mean over layers.
     """
 
     def __init__(
@@ -141,14 +134,9 @@ class TransformerDecoder(Decoder):
         self.shown = slice(None) if weights_layer is None else slice(weights_layer - 1, weights_layer)
         self.input = input_map(input_size, size)
         self.positions = make_positions(positions, size=size, heads=heads, max_positions=max_positions)
+        widths: dict[str, Any] = {"size": size, "heads": heads, "expansion": expansion}
         self.blocks = nn.ModuleList(
-            DecoderLayer(
-                size=size,
-                heads=heads,
-                expansion=expansion,
-                dropout=dropout,
-                context_size=attention.context_size,
-            )
+            DecoderLayer(**widths, dropout=dropout, context_size=attention.context_size)
             for _ in range(layers)
         )
         self.norm = nn.LayerNorm(size)
@@ -192,17 +180,11 @@ class TransformerDecoder(Decoder):
         for block, attention, layer_keys, layer in zip(
             self.blocks, self.attention.mechanisms, keys.unbind(1), state.layers, strict=True
         ):
-            x, layer_weights, layer = block(  # noqa: PLW2901
-                x,
-                layer,
-                positions=self.positions,
-                allowed=allowed,
-                attention=attention,
-                memory=memory,
-                keys=layer_keys,
+            x, layer_weights, after = block(
+                x, layer, self.positions, allowed, attention=attention, memory=memory, keys=layer_keys
             )
             weights.append(layer_weights)
-            layers.append(layer)
+            layers.append(after)
         tops = self.norm(x).view(B, -1, H)  # [B, Q T, H]
         shown = torch.stack(weights[self.shown]).mean(dim=0)  # [B, Q T, S]
         state = TransformerState(tuple(layers), torch.zeros_like(state.start))

@@ -57,13 +57,9 @@ class Encoder(nn.Module, ABC):
 
 
 def mean_state(states: Tensor, mask: Tensor) -> Tensor:
-    """Return the mean of the real states, as the final state [B, 1, D] of an encoder without recurrence.
+    """Return the mean of the real states [B, S, D], the final state [B, 1, D] without recurrence.
 
     Xu et al. 2015 (arXiv 1502.03044), section 3.1.2, start a recurrent decoder from this mean.
-
-    Args:
-        states: [B, S, D].
-        mask: [B, S], True at real tokens.
     """
     total = (states * mask[..., None]).sum(dim=1, keepdim=True)  # [B, 1, D]
     return total / mask.sum(dim=1)[:, None, None].clamp(min=1)
