@@ -27,7 +27,7 @@ import torch
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail
 from onnxscript.optimizer import fold_constants_ir
 from torch import Tensor, nn
-from torch.utils._pytree import keystr, tree_flatten_with_path, tree_unflatten
+from torch.utils._pytree import keystr, tree_flatten_with_path
 
 from attnlab.deploy.export.recurrent import OnnxRecurrentEncoder
 from attnlab.errors import UserError
@@ -39,7 +39,7 @@ from attnlab.nn.features import EncodedFeatures
 from attnlab.nn.positions import max_positions
 from attnlab.nn.readout import PointerGenerator
 from attnlab.nn.seq2seq import Encoded, Seq2Seq
-from attnlab.types import PAD, SOS, UNK, Batch, Memory
+from attnlab.types import PAD, SOS, UNK, Batch, Memory, map_tensors
 
 TRACED = ((2, 3), (5, 7))
 """Sizes (B, S) of the traced inputs. Axes that differ between the two become variable."""
@@ -61,7 +61,7 @@ class Graphs(NamedTuple):
     step: onnx.ModelProto
 
 
-class TracingExample(NamedTuple):
+class Example(NamedTuple):
     """Inputs of the graphs, and the encoded sources that belong to them."""
 
     source: Tensor  # [B, S] int64
@@ -109,8 +109,9 @@ class _Encoder(nn.Module):
         if isinstance(self.network.features, EncodedFeatures):
             self.network.features.encoder = _traceable(self.network.features.encoder)
 
-    def forward(self, source: Tensor) -> tuple[Tensor, ...]:
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Encode ids [B, S]; return memory, mask, keys and the tensors of the initial state."""
+        (source,) = inputs
         lengths = (source != PAD).sum(dim=1)  # [B]
         encoded, state = self.network.encode(Batch(source, lengths, source, lengths))
         memory = encoded.memory
@@ -119,9 +120,7 @@ class _Encoder(nn.Module):
 
 def _traceable(encoder: Encoder) -> Encoder:
     """Return an encoder that computes the same and can be traced for any length."""
-    if type(encoder) is RecurrentEncoder:
-        return OnnxRecurrentEncoder(encoder)
-    return encoder
+    return OnnxRecurrentEncoder(encoder) if type(encoder) is RecurrentEncoder else encoder
 
 
 class _Step(nn.Module):
@@ -132,14 +131,14 @@ class _Step(nn.Module):
         self.network = network
         self.template = state
 
-    def forward(
-        self, token: Tensor, memory: Tensor, mask: Tensor, keys: Tensor, *others: Tensor
-    ) -> tuple[Tensor, ...]:
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Return log-probabilities [B, 1, V], weights [B, 1, S] and the tensors of the new state."""
+        token, memory, mask, keys, *others = inputs
         copied = int(_copies(self.network))  # number of inputs before the state
         copy_ids = others[0] if copied else None
         encoded = Encoded(Memory(memory, mask), keys, copy_ids)
-        state = _replace_tensors(self.template, others[copied:])
+        tensors = iter(others[copied:])
+        state = map_tensors(lambda _: next(tensors), self.template)
         logits, weights, new = self.network.step(token, state, encoded)
         return logits.float().log_softmax(dim=-1), weights, *_tensors(new).values()
 
@@ -151,23 +150,11 @@ def _copies(network: Seq2Seq) -> bool:
 def _tensors(state: Any) -> dict[str, Tensor]:
     """Return the tensors of a nested state by name, such as `layers_0_1` for `state.layers[0][1]`."""
     leaves, _ = tree_flatten_with_path(state)
-    return {
-        re.sub(r"\W+", "_", keystr(path)).strip("_"): leaf
-        for path, leaf in leaves
-        if isinstance(leaf, Tensor)
-    }
+    named = ((re.sub(r"\W+", "_", keystr(path)).strip("_"), leaf) for path, leaf in leaves)
+    return {name: leaf for name, leaf in named if isinstance(leaf, Tensor)}
 
 
-def _replace_tensors(state: Any, tensors: Sequence[Tensor]) -> Any:
-    """Return a nested state with its tensors replaced, in order; other leaves stay."""
-    leaves, structure = tree_flatten_with_path(state)
-    replacements = iter(tensors)
-    return tree_unflatten(
-        [next(replacements) if isinstance(leaf, Tensor) else leaf for _, leaf in leaves], structure
-    )
-
-
-def _example(network: Seq2Seq, sentences: int, width: int) -> TracingExample:
+def _example(network: Seq2Seq, sentences: int, width: int) -> Example:
     """Return example inputs of B sentences of up to S tokens, encoded by the network itself."""
     width = int(min(width, max_positions(network, "encoder")))
     lengths = torch.arange(sentences).flip(0) * -1 + width  # the last sentence is the longest
@@ -182,42 +169,32 @@ def _example(network: Seq2Seq, sentences: int, width: int) -> TracingExample:
     encoded, state = network.encode(batch)
     memory = encoded.memory
     fixed = {"token": token, "memory": memory.states, "mask": memory.mask, "keys": encoded.keys, **copied}
-    return TracingExample(source, {**fixed, **_tensors(state)}, encoded, state)
+    return Example(source, {**fixed, **_tensors(state)}, encoded, state)
 
 
-def _trace_encoder(network: Seq2Seq, examples: Sequence[TracingExample]) -> onnx.ModelProto:
-    states = list(_tensors(examples[0].state))
-    inputs = [(example.source,) for example in examples]
-    return _trace(_Encoder(network), inputs, ["source"], ["memory", "mask", "keys", *states])
+def _trace_encoder(network: Seq2Seq, examples: Sequence[Example]) -> onnx.ModelProto:
+    inputs = [{"source": example.source} for example in examples]
+    return _trace(_Encoder(network), inputs, ["memory", "mask", "keys", *_tensors(examples[0].state)])
 
 
-def _trace_step(network: Seq2Seq, examples: Sequence[TracingExample]) -> onnx.ModelProto:
-    states = [f"new_{name}" for name in _tensors(examples[0].state)]
-    inputs = [tuple(example.step.values()) for example in examples]
-    outputs = ["log_probabilities", "weights", *states]
-    return _trace(_Step(network, examples[0].state), inputs, list(examples[0].step), outputs)
+def _trace_step(network: Seq2Seq, examples: Sequence[Example]) -> onnx.ModelProto:
+    outputs = ["log_probabilities", "weights", *(f"new_{name}" for name in _tensors(examples[0].state))]
+    return _trace(_Step(network, examples[0].state), [example.step for example in examples], outputs)
 
 
-def _trace(
-    module: nn.Module, inputs: Sequence[tuple[Tensor, ...]], input_names: list[str], output_names: list[str]
-) -> onnx.ModelProto:
+def _trace(module: nn.Module, inputs: Sequence[dict[str, Tensor]], outputs: list[str]) -> onnx.ModelProto:
     """Trace a module with the first inputs; axes whose sizes differ in the second are variable."""
     variable = [
-        {
-            axis: torch.export.Dim.DYNAMIC
-            for axis, sizes in enumerate(zip(one.shape, other.shape, strict=True))
-            if len(set(sizes)) > 1
-        }
-        for one, other in zip(*inputs, strict=True)
+        {i: torch.export.Dim.DYNAMIC for i, size in enumerate(one.shape) if size != other.size(i)}
+        for one, other in zip(*(each.values() for each in inputs), strict=True)
     ]
-    named = 4 if isinstance(module, _Step) else 1  # arguments of `forward` before `*others`
     program = torch.onnx.export(
         module,
-        inputs[0],
+        tuple(inputs[0].values()),
         dynamo=True,
-        dynamic_shapes=(*variable[:named], *([tuple(variable[named:])] if named > 1 else [])),
-        input_names=input_names,
-        output_names=output_names,
+        dynamic_shapes=(tuple(variable),),  # of the one argument `*inputs`
+        input_names=list(inputs[0]),
+        output_names=outputs,
         external_data=False,
         verbose=False,
         optimize=False,
@@ -231,8 +208,7 @@ def _optimize(model: onnx_ir.Model) -> None:
     """Fold constants and remove unused nodes, in place.
 
     The exporter's own optimisation is not used: its rewriting rules take numbers below 1e-8 for zero, and so
-    delete `PointerGenerator.FLOOR`. Slices and transposes of weights are folded whatever
-    their size.
+    delete `PointerGenerator.FLOOR`. Slices and transposes of weights are folded whatever their size.
     """
     passes.InlinePass()(model)
     fold_constants_ir(

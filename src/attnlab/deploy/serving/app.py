@@ -4,7 +4,7 @@ import asyncio
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 
 from fastapi import FastAPI, HTTPException, Request, Response
 from fastapi.concurrency import run_in_threadpool
@@ -100,9 +100,7 @@ class Error(BaseModel):
     detail: str
 
 
-ERRORS: dict[int | str, dict[str, object]] = {
-    code: {"model": Error} for code in (400, 401, 404, 411, 413, 422)
-}
+ERRORS: dict[int | str, dict[str, Any]] = {key: {"model": Error} for key in (400, 401, 404, 411, 413, 422)}
 
 
 def create_app(models: Sequence[ServedModel], *, token: str | None = None) -> FastAPI:

@@ -22,15 +22,7 @@ MAX_EXPLAINED = 2500
 
 
 class ServedModel:
-    """A trained model under the name by which requests select it.
-
-    Args:
-        name: unique among the models of a server.
-
-    Attributes:
-        mechanism: class of the attention mechanism.
-        interventions: attention with replaced weights, by the kind of replacement.
-    """
+    """A trained model under the name by which requests select it, unique among the models of a server."""
 
     def __init__(self, name: str, model: Model) -> None:
         assert isinstance(model.network, Seq2Seq)  # an ensemble has several runs
@@ -38,7 +30,7 @@ class ServedModel:
         self.model = model
         self.decoder = model.network.decoder
         self.mechanism = type(self.decoder.attention).__name__
-        self.interventions: dict[str, Attention] = {}
+        self.interventions: dict[str, Attention] = {}  # with replaced weights
         with suppress(ValueError):  # it has no weights to replace
             for kind in INTERVENTIONS:
                 self.interventions[kind] = intervene(self.decoder.attention, kind, seed=model.config.seed)
@@ -53,13 +45,7 @@ class ServedModel:
         intervention: str | None = None,
         map: Map = "weights",
     ) -> list[list[Prediction]]:
-        """Return at most `nbest` predictions per sentence, best first.
-
-        Args:
-            prefixes: for each sentence, the text that its output starts with.
-            beam_size: None for that of the run; at least `nbest`.
-            intervention: replacement of the attention weights; None for those of the model.
-            map: what the weights of the predictions are.
+        """Return at most `nbest` predictions per sentence, best first: see `app.TranslationRequest`.
 
         Raises:
             UserError: if a sentence is refused, such as one with a symbol that the vocabulary lacks, or if a
