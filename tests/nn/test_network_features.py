@@ -15,14 +15,14 @@ from attnlab.nn.encoders import (
     RecurrentEncoder,
     TransformerEncoder,
 )
-from attnlab.nn.features import Concatenated, EncodedFeatures, Features, LinearFeatures
+from attnlab.nn.features import Concatenated, Features, LinearFeatures
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.types import Batch
 from networks import SOURCE_WIDTH, SOURCE_WORDS, UNITS, assemble, make_attention, make_batch, randomise
 
 FIRST_FEATURE = 17
 """Source tokens from here on are features."""
-OPTIONS = (Concatenated, LinearFeatures, EncodedFeatures)
+OPTIONS = (Concatenated, LinearFeatures)
 ENCODERS: dict[str, Callable[[], Encoder]] = {
     "recurrent": lambda: RecurrentEncoder(input_size=SOURCE_WIDTH, size=UNITS),
     "mingru": lambda: MinGRUEncoder(input_size=SOURCE_WIDTH, size=UNITS),
@@ -44,7 +44,6 @@ def make(option: type[Features], encoder: Callable[[], Encoder] = ENCODERS["recu
         is_feature=torch.arange(SOURCE_WORDS) >= FIRST_FEATURE,
         input_size=SOURCE_WIDTH,
         memory_size=built.memory_size,
-        make_encoder=encoder,
     )
     randomise(network, 0.7)
     return network.eval()
@@ -98,27 +97,8 @@ def test_linear_features_are_added_to_the_states_of_the_text() -> None:
     assert network(make_batch(SOURCES, TARGETS)).weights[0, :, 3:].eq(0).all()
 
 
-@torch.no_grad()
-def test_features_with_an_encoder_of_their_own_are_attended_to() -> None:
-    network = make(EncodedFeatures)
-    memory = network.encode(make_batch(SOURCES, TARGETS))[0].memory
-    both = []
-    for encoder, tokens in ((network.encoder, [8]), (network.features.encoder, [18, 17, 21])):
-        n = len(tokens)
-        both.append(
-            encoder(
-                network.source_embedding(torch.tensor([tokens])), torch.tensor([n]), torch.ones(1, n) == 1
-            )
-        )
-    torch.testing.assert_close(memory.states[1, :4], torch.cat([part.states[0] for part in both]))
-    torch.testing.assert_close(memory.hidden[1], both[0].hidden[0] + both[1].hidden[0])
-    assert memory.mask.sum(dim=1).tolist() == [5, 4, 2]
-    assert network(make_batch(SOURCES, TARGETS)).weights[0, :, 3:].gt(0).all()
-
-
-@pytest.mark.parametrize("option", [LinearFeatures, EncodedFeatures])
-def test_features_apart_are_trained(option: type[Features]) -> None:
-    network = make(option)
+def test_linear_features_are_trained() -> None:
+    network = make(LinearFeatures)
     network.train()
     network.logits(network(make_batch(SOURCES, TARGETS)), None).square().sum().backward()
     assert all(

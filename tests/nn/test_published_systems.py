@@ -344,33 +344,6 @@ def test_recipe_is_the_published_one(name: str, composed: Callable[..., DictConf
     assert {setting: OmegaConf.select(config, setting) for setting in RECIPES[name]} == RECIPES[name]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "mutation",
-    [
-        ("eng_deu", "bridge=linear"),
-        ("eng_deu", "attention=dot"),
-        ("eng_deu", "attention_bias=true"),
-        ("eng_deu", "readout.parts=[state,context]"),
-        ("conala", "bridge.activation=tanh"),
-        ("conala", "bridge=zero"),
-        ("conala", "attention=general"),
-        ("eng_mar", "decoder=luong"),
-        ("reverse, from zero", "readout.parts=[state]"),
-        ("rnnsearch", "readout.parts=[state,context,input]"),
-        ("rnnsearch", "bridge.half=both"),
-    ],
-)
-def test_wrong_parts_of_an_experiment_are_detected(
-    mutation: tuple[str, str], composed: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    name, setting = mutation
-    system = SYSTEMS[name]()
-    monkeypatch.setitem(SYSTEMS, name, lambda: system._replace(settings=(*system.settings, setting)))
-    with pytest.raises((AssertionError, AttributeError, RuntimeError, IndexError, UserError)):
-        test_same_weights_same_logits(name, composed)
-
-
 def test_deep_output_of_previous_states_needs_bahdanaus_order(composed: Callable[..., DictConfig]) -> None:
     settings = (*REVERSE, "decoder=luong", "bridge=linear", "readout.parts=[previous_state]")
     with pytest.raises(UserError, match="previous_state is defined for Bahdanau's order only"):

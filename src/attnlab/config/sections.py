@@ -37,7 +37,7 @@ SECTIONS = {
     "embedding": EMBEDDING,
     "target_embedding": EMBEDDING._replace(beside=(), optional=True),
     "encoder": Section(supplied=("input_size", "tokenizer")),
-    "features": Section(supplied=("is_feature", "input_size", "memory_size", "make_encoder")),
+    "features": Section(supplied=("is_feature", "input_size", "memory_size")),
     "bridge": Section(supplied=("memory_size", "encoder_layers", "size", "layers", "states_per_layer")),
     "attention": Section(
         beside=("attnlab.training.build.match_decoder_size",),

@@ -16,8 +16,7 @@ from attnlab.data.corpus import Pair
 from attnlab.data.tokenization.tokenizer import UNKNOWN, Tokenizer
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.beam import beam
-from attnlab.decoding.constraints import Constraints
-from attnlab.decoding.grammar import Accepts, Grammar
+from attnlab.decoding.constraints import Accepts, Constraints, Grammar
 from attnlab.decoding.reranking import Reranker
 from attnlab.decoding.sampling import Sampler
 from attnlab.decoding.search import sample

@@ -37,8 +37,6 @@ class LayerForward:
     """Forward pass of one recurrent layer.
 
     Args:
-        kind: "lstm" or "gru".
-        parameters: parameters with which it reads its state.
         state: h (and c) before the first step, each [B, H].
         rows: N, of all steps together.
         dtype: data type of matrix products and outputs. Gates and states are in fp32 or wider.

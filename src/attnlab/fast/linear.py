@@ -5,8 +5,7 @@ stored weights, and on some in training: see `attnlab.fast.machine`. MKL is as f
 weights everywhere. In bf16 and fp64, under autocast, and on a GPU, `torch.nn.functional.linear` is used.
 
 oneDNN compiles a product for every number of rows, and keeps half a megabyte of code for each until the
-process ends, even after its cache has dropped the product. MKL compiles nothing. Rows of products by oneDNN,
-which also computes those in bf16, are therefore padded to few different numbers: see `round_rows`.
+process ends. Rows of its products are therefore padded to few different numbers: see `round_rows`.
 """
 
 from __future__ import annotations
@@ -96,13 +95,7 @@ class Products:
         }
 
     def once(self, name: str, source: Tensor, compute: Callable[[], Result]) -> Result:
-        """Return the result of a computation; within a search, the last one with this name and source.
-
-        Args:
-            name: of the computation.
-            source: what it reads, a tensor of any shape.
-            compute: called if the source has changed.
-        """
+        """Return the result of a computation; within a search, the last one with this name and source."""
         last = self.results.get(name)
         if last is None or last[0] is not source:
             last = self.results[name] = source, compute()
@@ -112,11 +105,7 @@ class Products:
     def share_rows(self, state: Any, numbers: Tensor) -> None:
         """Multiply equal rows of a state once, until the next call or a change of the state in place.
 
-        The hypotheses of a beam often extend the same hypothesis.
-
-        Args:
-            state: tensors [B, Q, …].
-            numbers: equal for hypotheses with equal states, [B, Q] int64.
+        The hypotheses of a beam often extend the same one. Those with equal states have equal numbers [B, Q].
         """
         self.numbers, self.distinct = numbers.flatten(), None  # [B Q]
         self.state.clear()
@@ -217,12 +206,7 @@ def prepack(weight: Tensor, bias: Tensor | None, dtype: torch.dtype, *, repeated
 
     On a CPU, large weights are reordered into oneDNN's own layout. With the few rows of one step of a loop,
     much of the time of a product is spent on that layout. Reordering changes no result of more than one row.
-
-    Args:
-        weight: [N, K].
-        bias: [N].
-        dtype: data type of the product.
-        repeated: a search multiplies by the weight, at more steps than a target has.
+    `repeated` says that a search multiplies by the weight, at more steps than a target has.
     """
     weight = weight.to(dtype)
     bias = None if bias is None else bias.to(dtype)
@@ -234,12 +218,7 @@ def prepack(weight: Tensor, bias: Tensor | None, dtype: torch.dtype, *, repeated
 
 
 def prepack_sum(weight: Tensor, dtype: torch.dtype) -> Callable[[Tensor, Tensor], object]:
-    """Return the in-place map (y, x) → y + x Wᵀ of y [n, N] and x [n, K], by `prepack` where oneDNN is used.
-
-    Args:
-        weight: [N, K].
-        dtype: data type of the product; y may be in a wider one.
-    """
+    """Return the in-place map (y, x) → y + x Wᵀ of y [n, N] and x [n, K]; y may be in a wider dtype."""
     if weight.dtype == dtype != torch.bfloat16 and not _onednn(weight):
         columns = weight.T
         return lambda y, x: y.addmm_(x, columns)

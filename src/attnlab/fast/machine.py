@@ -148,11 +148,7 @@ def choose_threads(units: int, most: int) -> int:
 def use_faster_threads(units: int = INPUTS, recorded: int | None = None) -> None:
     """Set the number of threads to the faster one on the cores as they are, at most torch's default.
 
-    `OMP_NUM_THREADS` takes precedence.
-
-    Args:
-        units: of the LSTM whose steps are timed.
-        recorded: an earlier choice, which is used if it is not above torch's default.
+    `OMP_NUM_THREADS` takes precedence, and then `recorded`, an earlier choice, if it is possible here.
     """
     most = torch.get_num_threads()
     if most == 1 or "OMP_NUM_THREADS" in os.environ:

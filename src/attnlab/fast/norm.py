@@ -18,11 +18,7 @@ EPS = 1e-5  # of torch.nn.LayerNorm
 class NormForward:
     """Forward pass of one layer normalisation.
 
-    Args:
-        gain: γ [W].
-        bias: β [W].
-        rows: N, of all steps together; 0 if there is no backward pass.
-        dtype: data type of the results.
+    Its gain γ and bias β are [W]; `rows` is N, of all steps together, or 0 if there is no backward pass.
     """
 
     def __init__(self, gain: Tensor, bias: Tensor, rows: int, dtype: torch.dtype) -> None:
@@ -34,7 +30,7 @@ class NormForward:
     def of(
         cls, gain: Tensor | None, bias: Tensor | None, rows: int, dtype: torch.dtype
     ) -> NormForward | None:
-        """Return the normalisation with gain and bias [W], or None without them."""
+        """Return the normalisation, or None without gain and bias."""
         return None if gain is None or bias is None else cls(gain, bias, rows, dtype)
 
     @property

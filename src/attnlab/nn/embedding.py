@@ -49,12 +49,7 @@ class TokenEmbedding(nn.Module):
         return self.size
 
     def forward(self, tokens: Tensor, dropout: Tensor | None = None) -> Tensor:
-        """Embed tokens [B, T] int64 to [B, T, width].
-
-        Args:
-            tokens: ids; copied words, whose ids are V and above, are embedded as UNK.
-            dropout: factors from `draw_dropout`, [B, T, E]; drawn here if not given.
-        """
+        """Embed tokens [B, T] to [B, T, width], with dropout factors of `draw_dropout` or new ones."""
         dropout = self.draw_dropout(tokens) if dropout is None else dropout  # [B, T, E]
         embedded: Tensor = self.table(self.in_vocabulary(tokens))  # [B, T, E]
         return embedded if dropout is None else embedded * dropout

@@ -6,7 +6,6 @@ have none. Positions stay those of the whole source, so that weights [B, T, S] s
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import TypedDict, Unpack
 
 import torch
@@ -22,7 +21,6 @@ class Sizes(TypedDict):
     is_feature: Tensor  # [V] bool, True at the source tokens that are features
     input_size: int  # E
     memory_size: int  # D of the encoder
-    make_encoder: Callable[[], Encoder]  # builds an encoder with the settings of that of the text
 
 
 class Features(nn.Module, ABC):
@@ -66,55 +64,10 @@ class LinearFeatures(Features):
 
     def forward(self, encoder: Encoder, embedded: Tensor, batch: Batch) -> Memory:
         lengths = self.text_lengths(batch)  # [B]
-        mask = _before(lengths, embedded)  # [B, S]
+        positions = torch.arange(embedded.size(1), device=embedded.device)  # [S]
+        mask = positions < lengths.to(embedded.device)[:, None]  # [B, S]
         memory: Memory = encoder(embedded, lengths, mask)
         features = batch.source_mask & ~mask  # [B, S]
         shift = self.map((embedded * features[..., None]).sum(dim=1, keepdim=True))  # [B, 1, D]
         hidden = None if memory.hidden is None else memory.hidden + shift  # [B, L, D]
         return memory._replace(states=memory.states + shift, hidden=hidden)
-
-
-class EncodedFeatures(Features):
-    """The features have an encoder of their own, with the settings of that of the text.
-
-    The memory is the states of both; the final states of both are added.
-    """
-
-    def __init__(self, **sizes: Unpack[Sizes]) -> None:
-        super().__init__(**sizes)
-        self.encoder = sizes["make_encoder"]()
-
-    def forward(self, encoder: Encoder, embedded: Tensor, batch: Batch) -> Memory:
-        device, S = embedded.device, embedded.size(1)
-        lengths = self.text_lengths(batch)  # [B]
-        text = _before(lengths, embedded)  # [B, S]
-        memory = encoder(embedded, lengths, text)
-
-        counts = batch.source_lengths - lengths  # [B]: features
-        most = S if torch.compiler.is_exporting() else max(1, int(counts.max()))
-        steps = torch.arange(most, device=device)  # [F]
-        start = lengths.to(device)[:, None]  # [B, 1]
-        features = _rows(embedded, (start + steps).clamp(max=S - 1))  # [B, F, E]
-        read = counts.clamp(min=1)  # a source without features has one that is not used
-        own = self.encoder(features, read, _before(read, features))
-
-        back = (torch.arange(S, device=device) - start).clamp(0, most - 1)  # [B, S]
-        states = torch.where(text[..., None], memory.states, _rows(own.states, back))  # [B, S, D]
-        states = states * batch.source_mask[..., None]  # the same at padding, whatever F
-        present = (counts > 0).to(device)[:, None, None]  # [B, 1, 1]
-
-        def add(final: Tensor | None, others: Tensor | None) -> Tensor | None:
-            return None if final is None or others is None else final + others * present
-
-        hidden, cell = add(memory.hidden, own.hidden), add(memory.cell, own.cell)
-        return Memory(states, batch.source_mask, hidden, cell)
-
-
-def _before(lengths: Tensor, rows: Tensor) -> Tensor:
-    """Return a mask [B, S] of the first `lengths` [B] positions of rows [B, S, …]."""
-    return torch.arange(rows.size(1), device=rows.device) < lengths.to(rows.device)[:, None]
-
-
-def _rows(vectors: Tensor, places: Tensor) -> Tensor:
-    """Return the vectors [B, F, E] at the places [B, F] of vectors [B, S, E]."""
-    return vectors.gather(1, places[..., None].expand(-1, -1, vectors.size(-1)))

@@ -54,8 +54,7 @@ class Marginal(nn.Module):
 
     The logits are those of `Readout` with `parts=[state, context]` at a single position. (Wu et al. have a
     tanh layer before W, with which the distributions of all pairs [B, T, S, V] must be computed.) Z and p are
-    matrix products of the exponentials, 2·T·S·V operations each. a and b are in fp32, whatever the
-    precision, and their exponentials in fp64: where a and b oppose each other, the most probable v has
+    matrix products of the exponentials, in fp64: where a and b oppose each other, the most probable v has
     neither the largest a nor the largest b, and both factors may be far below the range of fp32.
     """
 
@@ -145,8 +144,7 @@ class MarginalSeq2Seq(Seq2Seq):
     """Encoder-decoder network with exact hard attention, see the docstring of this module.
 
     The attention weights of a step are α_i, before y_i is known. Those of a whole target are α in training
-    mode; in evaluation mode they are the posterior p(a_i | y, x), the alignment in the light of the whole
-    target.
+    mode, and in evaluation mode the posterior p(a_i | y, x).
     """
 
     latent_alignment = True

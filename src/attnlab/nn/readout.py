@@ -38,9 +38,8 @@ class Readout(nn.Module):
         t = max over pairs of (U dropout([parts]) + b')           maxout: 2 x width in, width out
 
     The deep output of Bahdanau et al. 2014, section A.2.2, is `parts=[previous_state, context, input]` with
-    `maxout=500`: unlike the equations of its section 3.1, it reads s_{i-1}, the state with which c_i is
-    computed. `features` and `forward` are two calls, so that the product with the vocabulary, the most
-    expensive one, is computed for real tokens only.
+    `maxout=500`: it reads s_{i-1}, the state with which c_i is computed. `features` and `forward` are two
+    calls, so that the product with the vocabulary is computed for real tokens only.
 
     Args:
         state_size: H

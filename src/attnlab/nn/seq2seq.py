@@ -38,15 +38,10 @@ class TranslationModel(nn.Module, ABC):
 
     @abstractmethod
     def step(self, tokens: Tensor, state: Any, encoded: Any) -> tuple[Tensor, Tensor, Any]:
-        """Process one token of each of Q hypotheses per sentence.
+        """Process one token y_{i-1} of each of Q hypotheses per sentence, [B, Q] int64.
 
-        Args:
-            tokens: y_{i-1}, [B, Q] int64.
-            state: decoder state from `encode` or the previous step.
-            encoded: encoded sources.
-
-        Returns:
-            Logits [B, Q, V], attention weights [B, Q, S] and the new state.
+        The state is that of `encode` or of the previous step. Returns logits [B, Q, V], attention weights
+        [B, Q, S] and the new state.
         """
 
     def reorder(self, state: Any, sentences: Tensor, hypotheses: Tensor) -> Any:
@@ -60,7 +55,7 @@ class TranslationModel(nn.Module, ABC):
         Args:
             encoded: encoded sources.
             state: decoder state before the first token.
-            batch: the batch with the targets' `inputs` [B, T].
+            batch: with the targets' `inputs` [B, T].
             forced: None for teacher forcing at every step; or [B, T] bool, True where the decoder reads the
                 reference and False where it reads its own prediction. The first token is always that of the
                 reference.

@@ -8,7 +8,6 @@ import json
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -141,18 +140,14 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     config = match_decoder_size(config, vocabularies, match=config.attention.get("match"))
     source_embedding, target_embedding = _build_embeddings(config, vocabularies)
     encoder_settings = section(config, "encoder")
-    make_encoder = partial(
-        constructor(encoder_settings),
-        input_size=source_embedding.width,
-        **_tokenizer_argument(encoder_settings, vocabularies.source),
+    encoder = constructor(encoder_settings)(
+        input_size=source_embedding.width, **_tokenizer_argument(encoder_settings, vocabularies.source)
     )
-    encoder = make_encoder()
     features = construct(
         config.features,
         is_feature=_is_feature(config, vocabularies),
         input_size=source_embedding.width,
         memory_size=encoder.memory_size,
-        make_encoder=make_encoder,
     )
     decoder = _build_decoder(config, encoder.memory_size, target_embedding.width)
     bridge = construct(

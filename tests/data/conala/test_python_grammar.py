@@ -13,8 +13,7 @@ from attnlab.data.conala.tokenizer import python
 from attnlab.data.corpus import Pair
 from attnlab.data.examples import encode
 from attnlab.data.tokenization.vocabularies import Vocabularies
-from attnlab.decoding.constraints import Constraints, log_probabilities
-from attnlab.decoding.grammar import Grammar
+from attnlab.decoding.constraints import Constraints, Grammar, log_probabilities
 from attnlab.decoding.translator import Translator
 from attnlab.files.predictions import Prediction
 from attnlab.types import EOS

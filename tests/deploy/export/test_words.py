@@ -20,7 +20,7 @@ LINES = [f"{words}\t{features}" for words in WORDS for features in FEATURES]
     [
         ("readout=pointer_generator",),
         ("features=linear", "attention=general"),
-        ("features=encoder",),
+        ("features=linear",),
     ],
     ids=lambda options: options[0],
 )

@@ -219,22 +219,6 @@ def test_fully_masked_row_gets_zero_weights_and_finite_gradients(name: str, dtyp
     assert all(tensor.grad.isfinite().all() for tensor in leaves if tensor.grad is not None)
 
 
-@all_mechanisms
-def test_single_position_gets_all_weight(name: str) -> None:
-    attention, query, memory = make(name)
-    single = Memory(memory.states[:, :1], memory.mask[:, :1])
-    context, weights = attend(attention, query, single)
-    if name in INDEPENDENT & PROJECTED:
-        return
-    if name in SUBDISTRIBUTION | INDEPENDENT:
-        torch.testing.assert_close(context, weights * single.states)
-        return
-    if name not in WEIGHTLESS:
-        assert (weights == 1).all()
-    if attention.context_size and name not in PROJECTED:
-        torch.testing.assert_close(context, single.states.expand(-1, Q, -1))
-
-
 SCALE_PARAMETERS = {
     "Cosine": "strength.bias",
     "Location": "positions.weight",
@@ -336,22 +320,6 @@ def test_additive_known_values() -> None:
     context, weights = attend_once(attention, [half], [[0.0], [-half]])
     assert weights == pytest.approx([3 / 4, 1 / 4, 0])
     assert context == pytest.approx([-half / 4])
-
-
-def test_additive_known_values_with_bias() -> None:
-    """As above, with s = 0 and the sum ½ ln 3 in the biases of W s and U h."""
-    attention = Additive(query_size=1, memory_size=1, size=1, bias=True)
-    half = math.log(3) / 2
-    for weight, value in [
-        (attention.query.weight, 1),
-        (attention.key.weight, 1),
-        (attention.energy.weight, 4 * half),
-    ]:
-        torch.nn.init.constant_(weight, value)
-    torch.nn.init.constant_(attention.query.bias, 3 * half)
-    torch.nn.init.constant_(attention.key.bias, -2 * half)
-    _, weights = attend_once(attention, [0.0], [[0.0], [-half]])
-    assert weights == pytest.approx([3 / 4, 1 / 4, 0])
 
 
 def test_concat_equals_additive_with_concatenated_matrices() -> None:

@@ -19,39 +19,6 @@ def set_parameters(attention: CoverageSee | CoverageTu, past: float) -> None:
     nn.init.constant_(attention.energy.weight, 2 * LN3)
 
 
-def weigh(attention: CoverageSee | CoverageTu, covered: list[float]) -> tuple[list[float], list[float]]:
-    """Return weights and next state of a step with coverage `covered`; the last position is padding."""
-    width = len(covered)
-    memory = Memory(torch.ones(1, width, 1), (torch.arange(width) < width - 1)[None])
-    keys, state = attention.project(memory), torch.tensor([[covered]])
-    _, weights, after = attention(torch.zeros(1, 1, 1), memory, keys, state)
-    return weights.flatten().tolist(), after.flatten().tolist()
-
-
-def test_see_known_values() -> None:
-    """With w_c = -½ ln 3, a coverage of 1 scores -ln 3."""
-    attention = CoverageSee(query_size=1, memory_size=1, size=1)
-    set_parameters(attention, -LN3 / 2)
-    weights, after = weigh(attention, [1.0, 0.0, 0.0])
-    assert weights == pytest.approx([1 / 4, 3 / 4, 0])
-    assert after == pytest.approx([5 / 4, 3 / 4, 0])
-    nn.init.constant_(attention.past.bias, LN3 / 2)  # b gives energies of 0 and ½
-    assert weigh(attention, [1.0, 0.0, 0.0])[0] == pytest.approx([1 / 4, 3 / 4, 0])
-    nn.init.constant_(attention.past.bias, 50.0)  # tanh saturates in both energies
-    assert weigh(attention, [1.0, 0.0, 0.0])[0] == pytest.approx([1 / 2, 1 / 2, 0])
-
-
-def test_tu_known_values() -> None:
-    """N = 3 and u h = -ln 2 give a fertility of 3 · 1/3 = 1; N = 6 gives 2, which halves the coverage."""
-    for max_fertility, covered in [(3.0, 1.0), (6.0, 2.0)]:
-        attention = CoverageTu(query_size=1, memory_size=1, size=1, max_fertility=max_fertility)
-        set_parameters(attention, LN3 / 2)
-        nn.init.constant_(attention.fertility.weight, -math.log(2))
-        weights, after = weigh(attention, [covered, 0.0, 0.0])
-        assert weights == pytest.approx([3 / 4, 1 / 4, 0])
-        assert after == pytest.approx([covered + 3 / 4, 1 / 4, 0])
-
-
 def test_fertility_depends_on_the_source_word() -> None:
     """With equal sums of weights, h = 0 and h = ln 3 have coverages of 2/1 and 2/1.5."""
     attention = CoverageTu(query_size=1, memory_size=1, size=1, max_fertility=2.0)

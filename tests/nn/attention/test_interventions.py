@@ -183,17 +183,6 @@ def only_last(batch):
     return random_batch([1])._replace(source=batch.source[-1:, :1])
 
 
-def test_every_intervention_changes_the_logits() -> None:
-    network = make_network()
-    batch = random_batch([5, 7], [4, 4])
-    original, logits = network.decoder.attention, forced_logits(network, batch)
-    for intervention in INTERVENTIONS:
-        network.decoder.attention = intervene(original, intervention)
-        assert not torch.allclose(forced_logits(network, batch), logits, atol=1e-3), intervention
-    network.decoder.attention = original
-    assert torch.equal(forced_logits(network, batch), logits)
-
-
 @all_interventions
 def test_interventions_apply_to_each_head(intervention: Intervention) -> None:
     """The weights of each head are replaced separately, and each head keeps its values."""

@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attnlab.nn.attention import Location, LocationSensitive
 from attnlab.types import Memory
@@ -49,40 +49,6 @@ def test_location_ignores_the_memory() -> None:
 
 
 # ---------------------------------------------------------------------------------- location-sensitive
-
-
-def convolution_weights(taps: list[float], previous: list[float], mask: list[bool]) -> list[float]:
-    """Return the weights by the convolution alone; with U = ½ ln 3 and v = 2 ln 3, f_j = 1 scores ln 3."""
-    attention = LocationSensitive(query_size=1, memory_size=1, size=1, channels=1, kernel=len(taps))
-    for parameter in attention.parameters():
-        nn.init.zeros_(parameter)
-    attention.convolution.weight.data = torch.tensor([[taps]], dtype=torch.float32)
-    nn.init.constant_(attention.past.weight, LN3 / 2)
-    nn.init.constant_(attention.energy.weight, 2 * LN3)
-    memory = Memory(torch.randn(1, len(mask), 1), torch.tensor([mask]))
-    state = torch.tensor([[previous]], dtype=torch.float32)
-    _, weights, after = attention(torch.randn(1, 1, 1), memory, attention.project(memory), state)
-    assert torch.equal(after, weights)
-    return weights.flatten().tolist()
-
-
-def test_location_sensitive_known_values() -> None:
-    """Taps (1, 0, 0) move the weight of j - 1 to j, so the right neighbour of the focus scores ln 3."""
-    assert convolution_weights([1, 0, 0], [0, 1, 0, 0], [True] * 4) == pytest.approx(
-        [1 / 6, 1 / 6, 3 / 6, 1 / 6]
-    )
-    assert convolution_weights([0, 0, 1], [0, 1, 0, 0], [True] * 4) == pytest.approx(
-        [3 / 6, 1 / 6, 1 / 6, 1 / 6]
-    )
-    assert convolution_weights([0, 1, 0], [0, 1, 0, 0], [True] * 4) == pytest.approx(
-        [1 / 6, 3 / 6, 1 / 6, 1 / 6]
-    )
-
-
-def test_convolution_is_zero_padded() -> None:
-    assert convolution_weights([1, 0, 0], [0, 0, 1], [True] * 3) == pytest.approx([1 / 3] * 3)
-    assert convolution_weights([0, 0, 1], [1, 0, 0], [True] * 3) == pytest.approx([1 / 3] * 3)
-    assert convolution_weights([1, 0, 0], [0, 1, 0], [True, True, False]) == pytest.approx([1 / 2, 1 / 2, 0])
 
 
 def test_initial_state_is_zero() -> None:

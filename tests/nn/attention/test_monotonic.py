@@ -98,16 +98,6 @@ def test_expected_alignment_of_a_long_memory_is_exact() -> None:
     assert expected_alignment(halves, previous)[-1].item() == pytest.approx(1)
 
 
-@given(signs=st.lists(st.sampled_from([-1e4, 1e4]), min_size=1, max_size=9), data=st.data())
-@settings(max_examples=30)
-def test_saturated_energies_give_equal_soft_and_hard_alignments(
-    signs: list[float], data: st.DataObject
-) -> None:
-    start = data.draw(st.integers(0, len(signs) - 1))
-    e, previous = torch.tensor(signs), one_hot(start, len(signs)).float()
-    assert torch.equal(expected_alignment(e, previous), hard_alignment(e, previous))
-
-
 @pytest.mark.parametrize("energy", [1e4, -1e4, torch.inf, -torch.inf])
 def test_huge_energies_have_finite_gradients(energy: float) -> None:
     e = torch.tensor([0.0, energy, 1.0, energy, 0.0], requires_grad=True)
@@ -308,24 +298,6 @@ def test_state_is_the_head_position() -> None:
     assert not torch.allclose(weights, states)
 
 
-def test_chunk_scores_use_separate_additive_parameters() -> None:
-    attention, memory = make(MoChA, chunk=2, noise=0.0)
-    attention.eval()
-    with torch.no_grad():
-        attention.gain.zero_()
-        attention.offset.fill_(-1.0)
-    query = torch.randn(B, 1, H, dtype=torch.float64)
-    keys = attention.project(memory)
-    head = torch.zeros(B, 1, S, dtype=torch.float64)
-    head[..., 1] = 1
-    scores = attention.inner.score(query, attention.inner.project(memory), None)
-    expected = torch.zeros(B, 1, S, dtype=torch.float64)
-    expected[..., :2] = scores[..., :2].softmax(dim=-1)
-    with torch.no_grad():
-        attention.offset.fill_(1.0)  # the head stays at its position
-    torch.testing.assert_close(attention(query, memory, keys, head)[1], expected)
-
-
 # ------------------------------------------------------------------------------------- infinite lookback
 
 
@@ -338,14 +310,6 @@ def lookback(heads: list[float], scores: list[float]) -> list[float]:
         )
         for j in range(len(heads))
     ]
-
-
-def test_infinite_lookback_known_values() -> None:
-    """Head at the third position: the softmax of ln 3, 0, 0 is 3/5, 1/5, 1/5."""
-    attention = MILk(query_size=H, memory_size=D, size=A)
-    heads, scores = torch.tensor([[[0.0, 0, 1, 0]]]), torch.tensor([[[LN3, 0, 0, 9]]])
-    weights = attention.distribute(heads, scores, torch.ones(1, 1, 4, dtype=torch.bool))
-    assert weights.flatten().tolist() == pytest.approx([3 / 5, 1 / 5, 1 / 5, 0])
 
 
 @pytest.mark.parametrize("training", [True, False])

@@ -69,20 +69,6 @@ def test_shift_by_one_from_the_start_copies_any_length(length: int) -> None:
 # ---------------------------------------------------------------------------------------- known values
 
 
-def test_first_step_known_values() -> None:
-    """Shares 1/4, 1/2, 1/4 and content weights of 1/2; gate and shifts have no effect."""
-    attention = make_shift(gate=-SATURATED, moves=[SATURATED, 0, 0])
-    attention.start.data = torch.tensor([0.0, math.log(2), 0.0])
-    weights = walk(attention, torch.zeros(1, 1, 1), memory_of(2, padding=1))[1]
-    assert weights.flatten().tolist() == pytest.approx([1 / 4 + 1 / 8, 1 / 2 + 1 / 8, 0])
-
-
-def test_single_position_is_both_ends() -> None:
-    attention = make_shift(moves=[0, 0, 0])
-    attention.start.data.zero_()
-    assert walk(attention, torch.zeros(1, 2, 1), memory_of(1, padding=0))[1].tolist() == [[[1], [1]]]
-
-
 def after(attention: Shift, before: list[float], states: list[list[float]]) -> list[float]:
     """Return the weights of a step after weights `before`, for a query of 1; the last position is padding."""
     memory = Memory(torch.tensor([states]), (torch.arange(len(states)) < len(states) - 1)[None])
@@ -91,13 +77,6 @@ def after(attention: Shift, before: list[float], states: list[list[float]]) -> l
     assert torch.equal(new.weights, weights)
     assert new.started.all()
     return weights.flatten().tolist()
-
-
-def test_interpolation_known_values() -> None:
-    """g = σ(-ln 3) = 1/4 of the content weights (3/4, 1/4) plus 3/4 of (0, 1)."""
-    attention = make_shift(gate=-LN3, moves=[0, SATURATED, 0])
-    nn.init.ones_(attention.inner.key.weight)
-    assert after(attention, [0.0, 1.0, 0.0], [[LN3], [0.0], [99.0]]) == pytest.approx([3 / 16, 13 / 16, 0])
 
 
 def test_shift_weights_known_values() -> None:
@@ -109,12 +88,6 @@ def test_shift_weights_known_values() -> None:
     )
     left = 0.25 * (0.5 + 0.25) + 0.75 * 0.5
     assert moved.flatten().tolist() == pytest.approx([left, 1 - left, 0])
-
-
-def test_sharpening_known_values() -> None:
-    """γ = 1 + softplus(ln(e - 1)) = 2: (3/4, 1/4) becomes (9/10, 1/10)."""
-    attention = make_shift(gate=-SATURATED, moves=[0, SATURATED, 0], sharpness=math.log(math.e - 1))
-    assert after(attention, [0.75, 0.25, 0.0], [[0.0]] * 3) == pytest.approx([9 / 10, 1 / 10, 0])
 
 
 def reference_weights(attention: Shift, queries: Tensor, states: Tensor) -> Tensor:

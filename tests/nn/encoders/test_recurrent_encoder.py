@@ -47,16 +47,6 @@ def test_padding_and_other_sentences_change_nothing(
             )
 
 
-@torch.no_grad()
-def test_final_state_is_the_last_forward_and_the_first_backward_output() -> None:
-    lengths = [4, 2, 6]
-    memory = encode(make("lstm", 2, True), torch.randn(3, 6, E), lengths)
-    for row, length in enumerate(lengths):
-        top = memory.hidden[row, -1]
-        assert torch.equal(top[:UNITS], memory.states[row, length - 1, :UNITS])
-        assert torch.equal(top[UNITS:], memory.states[row, 0, UNITS:])
-
-
 def test_dropout_is_between_layers_and_only_in_training() -> None:
     encoder = RecurrentEncoder(input_size=E, size=UNITS, layers=2, dropout=0.5)
     embedded = torch.randn(2, 4, E)

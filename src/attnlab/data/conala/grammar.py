@@ -1,4 +1,4 @@
-"""The grammar of Python, for `attnlab.decoding.grammar`: decided by Python's own parser."""
+"""The grammar of Python, for `attnlab.decoding.constraints`: decided by Python's own parser."""
 
 import ast
 import codeop

@@ -33,9 +33,8 @@ from attnlab.deploy.export.recurrent import OnnxRecurrentEncoder
 from attnlab.errors import UserError
 from attnlab.fast import make_plain
 from attnlab.nn.decoders import TransformerDecoder
-from attnlab.nn.encoders import Encoder, RecurrentEncoder
+from attnlab.nn.encoders import RecurrentEncoder
 from attnlab.nn.encoders.linear_recurrent import LinearRecurrentEncoder
-from attnlab.nn.features import EncodedFeatures
 from attnlab.nn.positions import max_positions
 from attnlab.nn.readout import PointerGenerator
 from attnlab.nn.seq2seq import Encoded, Seq2Seq
@@ -105,9 +104,8 @@ class _Encoder(nn.Module):
     def __init__(self, network: Seq2Seq) -> None:
         super().__init__()
         self.network = deepcopy(network)
-        self.network.encoder = _traceable(network.encoder)
-        if isinstance(self.network.features, EncodedFeatures):
-            self.network.features.encoder = _traceable(self.network.features.encoder)
+        if type(network.encoder) is RecurrentEncoder:
+            self.network.encoder = OnnxRecurrentEncoder(network.encoder)
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Encode ids [B, S]; return memory, mask, keys and the tensors of the initial state."""
@@ -116,11 +114,6 @@ class _Encoder(nn.Module):
         encoded, state = self.network.encode(Batch(source, lengths, source, lengths))
         memory = encoded.memory
         return memory.states, memory.mask, encoded.keys, *_tensors(state).values()
-
-
-def _traceable(encoder: Encoder) -> Encoder:
-    """Return an encoder that computes the same and can be traced for any length."""
-    return OnnxRecurrentEncoder(encoder) if type(encoder) is RecurrentEncoder else encoder
 
 
 class _Step(nn.Module):

@@ -9,7 +9,6 @@ from attnlab.nn.attention.baselines import NoAttention as NoAttention
 from attnlab.nn.attention.coverage import CoverageSee as CoverageSee
 from attnlab.nn.attention.coverage import CoverageTu as CoverageTu
 from attnlab.nn.attention.differential import Differential as Differential
-from attnlab.nn.attention.forward import Forward as Forward
 from attnlab.nn.attention.hard import Hard as Hard
 from attnlab.nn.attention.local import LocalM as LocalM
 from attnlab.nn.attention.local import LocalP as LocalP
@@ -17,6 +16,7 @@ from attnlab.nn.attention.location import Location as Location
 from attnlab.nn.attention.location import LocationSensitive as LocationSensitive
 from attnlab.nn.attention.markov import Markov as Markov
 from attnlab.nn.attention.mixture import Mixture as Mixture
+from attnlab.nn.attention.monotonic import Forward as Forward
 from attnlab.nn.attention.monotonic import MILk as MILk
 from attnlab.nn.attention.monotonic import MoChA as MoChA
 from attnlab.nn.attention.monotonic import Monotonic as Monotonic
@@ -26,5 +26,5 @@ from attnlab.nn.attention.multiplicative import Dot as Dot
 from attnlab.nn.attention.multiplicative import General as General
 from attnlab.nn.attention.multiplicative import ScaledDot as ScaledDot
 from attnlab.nn.attention.shift import Shift as Shift
-from attnlab.nn.attention.sigmoid import Sigmoid as Sigmoid
+from attnlab.nn.attention.sink import Sigmoid as Sigmoid
 from attnlab.nn.attention.sink import Sink as Sink

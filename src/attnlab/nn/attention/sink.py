@@ -1,4 +1,4 @@
-"""Attention sink: a position without content, which takes the weight that no source position needs."""
+"""Weights that need not sum to 1: with an attention sink, or of each position independently of the others."""
 
 from collections.abc import Callable
 from typing import Any, Unpack
@@ -36,3 +36,24 @@ class Sink(ScoreWrapper):
         sink = self.sink.to(scores.dtype).expand(*scores.shape[:-1], 1)  # [B, Q, 1]
         mask = F.pad(memory.mask[:, None], (1, 0), value=True)  # [B, 1, S + 1]
         return self.normaliser(torch.cat([sink, scores], dim=-1), mask)[..., 1:], state
+
+
+class Sigmoid(ScoreWrapper):
+    """Sigmoid attention (Ramapuram et al., 2024).
+
+    ::
+
+        α_j = σ(e_j - ln S)
+
+    e are the scores of the inner mechanism, S the number of real positions. Ramapuram et al. 2024 (arXiv
+    2409.04431), section 3. Positions do not compete for weight: the weights sum to at most S, and to about 1
+    for scores of 0, which is the purpose of ln S. All of them may be 0.
+
+    Args:
+        normaliser: not used.
+    """
+
+    def weigh(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Any]:
+        mask = memory.mask[:, None]  # [B, 1, S]
+        length = mask.sum(dim=-1, keepdim=True).clamp(min=1)  # [B, 1, 1]
+        return torch.sigmoid(at_least_float32(self.score(query, keys, state)) - length.log()) * mask, state

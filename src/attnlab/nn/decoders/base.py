@@ -71,16 +71,13 @@ class Decoder(nn.Module, ABC):
 
     @abstractmethod
     def step(self, inputs: Tensor, state: Any, memory: Memory, keys: Tensor) -> tuple[DecoderOutput, Any]:
-        """Process one token of each of Q hypotheses per sentence.
+        """Process one token of each of Q hypotheses per sentence; return the output [B, Q, …] and the state.
 
         Args:
             inputs: the token before, projected by `project`, [B, Q, …].
             state: the result of `begin` or of the previous step, tensors [B, Q, …].
             memory: encoder outputs, states [B, S, D].
             keys: projected memory, `attention.project(memory)`.
-
-        Returns:
-            The output [B, Q, …] and the new state.
         """
 
     def forward(self, embedded: Tensor, state: Any, memory: Memory, keys: Tensor) -> DecoderOutput:
