@@ -101,11 +101,6 @@ def test_samples_equal_those_of_the_plain_loop(
         assert scores == pytest.approx([score for _, score in expected], abs=1e-4)
 
 
-def test_each_sample_of_each_sentence_has_random_numbers_of_its_own() -> None:
-    numbers = Sampler(seed=3).random_numbers(torch.tensor([0, 1, 2, 5]), samples=3, steps=4)  # [4 · 3, 4]
-    assert len({tuple(row) for row in numbers.tolist()}) == 12
-
-
 def drawn(network: Any, batch: Any, seed: int) -> Hypotheses:
     return sample(network, batch, Sampler(seed=seed), size=3, max_length=6)
 
@@ -163,11 +158,6 @@ def test_tokens_that_a_pair_excludes_are_in_none_of_its_outputs() -> None:
     assert {common, "4"}.isdisjoint(one)
     assert two == translated(min_length=4)[1].split()
     assert {*three} == {"9"}
-
-
-def test_all_tokens_of_one_sample_can_differ() -> None:
-    outputs = translated(temperature=5.0, no_repeat_ngram_size=1, min_length=4)
-    assert all(len(set(text.split())) == len(text.split()) for text in outputs)
 
 
 @pytest.mark.parametrize(

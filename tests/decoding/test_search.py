@@ -2,7 +2,6 @@
 
 import math
 from functools import partial
-from itertools import product
 from typing import Any
 
 import pytest
@@ -16,16 +15,12 @@ from attnlab.decoding.constraints import Constraints
 from attnlab.decoding.sampling import Sampler
 from attnlab.decoding.search import greedy, sample
 from attnlab.decoding.targets import score as score_targets
-from attnlab.nn.ensemble import Ensemble
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 from attnlab.types import EOS, PAD, SOS, Batch, Hypotheses
-from networks import MIXED, ORDERS, forced_logits, make_batch, random_batch, stepwise
+from networks import MIXED, ORDERS, make_batch, random_batch, stepwise
 from plain_search import make, plain_beam, plain_greedy, restriction, single
 
 WORDS = 6  # PAD, SOS, EOS, UNK and two more: an untrained network may produce the last four
-MAX_LENGTH = 3
-# 1 + 3 + 9 + 27
-ALL_SEQUENCES = [tokens for n in range(MAX_LENGTH + 1) for tokens in product([3, 4, 5], repeat=n)]
 SEEDS = st.integers(0, 10_000)
 PENALTIES = st.sampled_from([0.0, 0.6, 1.0, 2.0])
 LENGTHS = st.lists(st.integers(1, 7), min_size=1, max_size=4)
@@ -155,19 +150,6 @@ def test_best_score_is_that_of_a_search_that_never_ends_early(
     assert found.scores[0][0] >= greedy(network, sentence, **options).scores[0][0] - 1e-4
 
 
-@given(seed=SEEDS, size=st.integers(2, 6), length_penalty=PENALTIES, ends=st.sampled_from([0.0, 2.0]))
-@settings(max_examples=12)
-def test_ensemble_scores_are_not_below_those_of_greedy_search(
-    seed: int, size: int, length_penalty: float, ends: float
-) -> None:
-    ensemble = Ensemble([make(seed + member, ends=ends, spread=0.5) for member in range(2)]).eval()
-    batch = random_batch([3, 7, 1, 2])
-    options: dict[str, Any] = {"max_length": 8, "length_penalty": length_penalty}
-    wide = beam(ensemble, batch, size=size, **options).scores
-    narrow = greedy(ensemble, batch, **options).scores
-    assert all(best[0] >= only - 1e-4 for best, [only] in zip(wide, narrow, strict=True))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("seed", [2, 3])
@@ -183,32 +165,6 @@ def test_time_of_removal_does_not_change_the_results(
         assert_equal(waiting, Hypotheses(*([part for [part] in parts] for parts in zip(*alone, strict=True))))
         monkeypatch.setattr("attnlab.decoding.search.REMOVAL_SHARE", 0.0)
         assert_equal(waiting, search(network, batch, max_length=6))
-
-
-def score_all(network: Seq2Seq, sentence: Batch) -> dict[tuple[int, ...], float]:
-    """Return the mean log-probability of every possible sequence, EOS included."""
-    [source] = sentence.source.tolist()
-    batch = make_batch([source] * len(ALL_SEQUENCES), [list(tokens) for tokens in ALL_SEQUENCES])
-    with torch.no_grad():
-        logs = forced_logits(network, batch).log_softmax(dim=-1)  # [N, T, V]
-    chosen = logs.gather(-1, batch.labels[..., None])[..., 0]  # [N, T]
-    return {
-        tokens: float(chosen[i, : len(tokens) + 1].sum()) / (len(tokens) + 1)
-        for i, tokens in enumerate(ALL_SEQUENCES)
-    }
-
-
-@given(seed=SEEDS)
-@settings(max_examples=10)
-def test_beam_as_wide_as_the_search_tree_ranks_every_sequence(seed: int) -> None:
-    network = make(seed, vocabulary_size=WORDS)
-    sentence = random_batch([5])
-    truth = score_all(network, sentence)
-    hypotheses = beam(network, sentence, size=len(ALL_SEQUENCES), max_length=MAX_LENGTH)
-    [tokens], [scores] = hypotheses.tokens, hypotheses.scores
-    assert {tuple(ids) for ids in tokens} == set(ALL_SEQUENCES)
-    assert scores == pytest.approx(sorted(truth.values(), reverse=True), abs=1e-4)
-    assert scores == pytest.approx([truth[tuple(ids)] for ids in tokens], abs=1e-4)
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
@@ -262,35 +218,11 @@ def test_network_that_never_predicts_eos_is_stopped(size: int, max_length: int) 
         assert len(tokens) == (1 if max_length == 0 else size)
 
 
-@pytest.mark.parametrize("size", [1, 3])
-def test_network_that_predicts_eos_immediately(size: int) -> None:
-    hypotheses = beam(make(0, ends=50.0), random_batch([3, 7]), size=size, max_length=4)
-    for tokens, scores, weights, _ in zip(*hypotheses, strict=True):
-        assert tokens[0] == []
-        assert scores[0] == pytest.approx(0, abs=1e-4)
-        assert weights[0].shape[0] == 1
-
-
-@pytest.mark.parametrize("size", [1, 3])
-def test_search_ignores_the_targets(size: int) -> None:
-    network = make(0)
-    batch = random_batch([3, 7], [4, 2])
-    other = batch._replace(target=batch.target.flip(0))
-    assert_equal(*(beam(network, each, size=size, max_length=5) for each in (batch, other)))
-
-
 def count_steps(network: Seq2Seq) -> list[int]:
     """Record the number of sentences of every following step."""
     rows: list[int] = []
     network.decoder.attention.register_forward_pre_hook(lambda _, inputs: rows.append(len(inputs[0])))
     return rows
-
-
-def test_finished_sentences_take_no_further_steps() -> None:
-    network = make(11, ends=1.0)
-    rows = count_steps(network)
-    hypotheses = greedy(network, random_batch([7, 1, 3, 5, 2, 4]), max_length=20)
-    assert sum(rows) == sum(len(tokens[0]) + 1 for tokens in hypotheses.tokens)
 
 
 @pytest.mark.parametrize("size", [1, 3])

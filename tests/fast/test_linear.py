@@ -52,13 +52,6 @@ def test_results_and_gradients_equal_those_of_torch(layout: str, with_bias: bool
         torch.testing.assert_close(one, two, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("layout", layouts())
-def test_results_without_gradients_equal_those_of_torch(layout: str) -> None:
-    x, weight = layouts()[layout]
-    with torch.inference_mode():
-        torch.testing.assert_close(Products().linear(x, weight), F.linear(x, weight), rtol=1e-5, atol=1e-5)
-
-
 def test_no_gradient_for_inputs_that_require_none() -> None:
     x, weight = torch.randn(3, 7), torch.randn(5, 7, requires_grad=True)
     Products().linear(x, weight).sum().backward()
@@ -77,14 +70,6 @@ def test_autocast_gives_bfloat16() -> None:
 def test_outer_equals_the_matrix_product(dtype: torch.dtype) -> None:
     left, right = torch.randn(11, 5, dtype=dtype), torch.randn(11, 13, dtype=dtype)[:, 2:9]
     torch.testing.assert_close(outer(left, right), left.T @ right, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("transposed", [False, True])
-def test_product_with_a_prepacked_weight_equals_linear(transposed: bool) -> None:
-    weight = torch.randn(7, 5).T if transposed else torch.randn(5, 7)
-    bias, x = torch.randn(5), torch.randn(3, 7)
-    product = prepack(weight, bias, torch.float32)
-    torch.testing.assert_close(product(x), F.linear(x, weight, bias), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("layout", layouts())

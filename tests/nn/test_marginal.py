@@ -176,16 +176,6 @@ def test_gradients_equal_those_of_the_sum_over_all_alignments(name: str) -> None
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5, msg=key)
 
 
-@every_mechanism
-def test_every_parameter_gets_a_gradient(name: str) -> None:
-    network = make_network(name, layers=2).train()
-    batch = batch_of([3, 7, 5], [4, 2, 5])
-    network.logits(network(batch), None, batch.labels != PAD).square().sum().backward()
-    idle = {key for key, parameter in network.named_parameters() if not parameter.grad.any()}
-    assert idle == set()
-
-
-@pytest.mark.parametrize("rate", [1.0, 0.5, 0.0])
 @pytest.mark.parametrize(("name", "cell"), [*zip(MECHANISMS, itertools.repeat("lstm")), ("0th", "gru")])
 @torch.no_grad()
 def test_teacher_forcing_and_scheduled_sampling_equal_steps(name: str, cell: Kind, rate: float) -> None:
@@ -253,14 +243,6 @@ def test_alignment_of_a_search_is_the_posterior(name: str) -> None:
         for tokens, weights in zip(hypotheses.tokens[row], hypotheses.weights[row], strict=True):
             single = make_batch([source[: int(batch.source_lengths[row])]], [tokens])
             torch.testing.assert_close(weights, model(single).weights[0], rtol=0, atol=1e-5)
-
-
-@torch.no_grad()
-def test_ensemble_averages_probabilities() -> None:
-    members = [make_network("0th", seed=1), make_network("1st monotonic", seed=2)]
-    batch = batch_of([3, 5], [4, 4])
-    each = torch.stack([score(member, batch).exp() for member in members])
-    torch.testing.assert_close(score(Ensemble(members), batch).exp(), each.mean(dim=0))
 
 
 @torch.no_grad()

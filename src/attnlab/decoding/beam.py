@@ -129,14 +129,10 @@ class Finished(NamedTuple):
 def _extend(
     log_p: Tensor, sums: Tensor, is_greedy: Tensor, size: int
 ) -> tuple[Tensor, Tensor, Tensor, tuple[Tensor, Tensor]]:
-    """Extend the hypotheses by one token.
+    """Extend hypotheses with log-probabilities `sums` [live, Q] by one token, given log_p [live, Q, V].
 
-    Args:
-        log_p: [live, Q, V].
-        sums: log-probabilities so far, [live, Q].
-        is_greedy: True where the first beam is the hypothesis of greedy search, [live]. The first
-            continuation is then the best one of this beam. Changed in place when it ends.
-        size: K
+    `is_greedy` [live] is True where the first beam is the hypothesis of greedy search. The first continuation
+    is then the best one of this beam. Changed in place when it ends.
 
     Returns:
         Each [live, ≤ K]: tokens, extended beams and log-probabilities of the new beams; log-probabilities,

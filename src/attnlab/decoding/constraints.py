@@ -52,11 +52,9 @@ class Grammar:
     """Restriction of outputs to the texts of a grammar.
 
     Of the continuations of all hypotheses of a sentence, the most probable ones are kept whose text the
-    grammar accepts; and so is the best one of the first hypothesis. The log-probabilities are read on the
-    CPU.
+    grammar accepts; and so is the best one of the first hypothesis.
 
     Args:
-        accepts: the grammar.
         decode: maps the row of a sentence in the batch and token ids to text.
         count: number of continuations to keep for a sentence; a beam of K hypotheses reads 2K.
     """

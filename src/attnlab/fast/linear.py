@@ -61,9 +61,8 @@ Product = Callable[[Tensor], Tensor]
 class Products:
     """Products with the weights of one network.
 
-    Without gradients, a weight is stored in the layout of its products at its second use, and the stored one
-    is used from then on, in later searches too: a search multiplies by the same weights at every step. Equal
-    rows of a state are multiplied once: see `share_rows`.
+    Without gradients, a weight is stored in the layout of its products at its second use, for all later ones:
+    a search multiplies by the same weights at every step.
     """
 
     def __init__(self) -> None:
@@ -81,10 +80,7 @@ class Products:
         return Products, ()
 
     def begin(self) -> None:
-        """Forget everything before a training step; before a search, all but the unchanged weights.
-
-        PyTorch does not count changes of `weight.data`, so that sums are compared.
-        """
+        """Forget everything before a training step; before a search, all but weights with the same sum."""
         self.state.clear()
         self.results.clear()
         searches = not torch.is_grad_enabled()
@@ -150,7 +146,7 @@ class Products:
     def _distinct_rows(self, x: Tensor) -> tuple[Tensor, Tensor] | None:
         """Return the distinct rows [n, K] of x [B, Q, K], and the place [B Q] of each row of x among them.
 
-        The first one is repeated, so that few numbers n occur. None if x is not shared or has few equal rows.
+        The first one is repeated, so that few numbers n occur. None if few rows are equal.
         """
         part, version = self.state.get(id(x), (None, 0))
         if part is not x or version != x._version or self.numbers is None or len(self.numbers) < MIN_ROWS:

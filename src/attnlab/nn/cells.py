@@ -36,7 +36,7 @@ class CellSettings(TypedDict, total=False):
 
 
 class StateShape(NamedTuple):
-    """Shape of a decoder's initial state, which the bridge computes: L layers of tensors [B, 1, H]."""
+    """Shape of a decoder's initial state: L layers of tensors [B, 1, H]."""
 
     size: int  # H
     layers: int  # L

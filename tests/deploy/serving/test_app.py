@@ -1,7 +1,6 @@
 """The server: its JSON interface, limits, access control and page."""
 
 import json
-import random
 import socket
 import threading
 import time
@@ -265,32 +264,6 @@ def test_sentences_of_a_closed_connection_are_not_translated(models: list[Served
         assert first.result() == 200
         assert ask("5", 60) == 200
     assert slow.translated == ["3", "5"]
-
-
-@pytest.mark.slow
-def test_a_thousand_requests_of_20_clients(models: list[ServedModel], run: Run) -> None:
-    draw = random.Random(0)
-    sentences = list({" ".join(draw.choices("34567", k=draw.randint(1, 4))) for _ in range(200)})
-    expected = {
-        sentence: prediction.hypothesis
-        for sentence, prediction in zip(sentences, attnlab.load(run).translate(sentences), strict=True)
-    }
-    with served(models[:1]) as address:
-
-        def use(number: int) -> list[tuple[str, str]]:
-            choose = random.Random(number)
-            with httpx.Client(base_url=address, timeout=120) as client:
-                answers = []
-                for _ in range(50):
-                    asked = choose.sample(sentences, choose.randint(1, 3))
-                    (result,) = translate(client, *asked)
-                    answers += zip(asked, (row[0]["text"] for row in result["predictions"]), strict=True)
-                return answers
-
-        with ThreadPoolExecutor(20) as clients:
-            answers = list(clients.map(use, range(20)))
-    assert [len(given) >= 50 for given in answers] == [True] * 20
-    assert all(expected[sentence] == text for given in answers for sentence, text in given)
 
 
 @pytest.mark.slow

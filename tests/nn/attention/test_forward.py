@@ -32,22 +32,6 @@ def weights_of(scores: list[list[float]], *, padding: int = 1, **settings: objec
     return walk(attention, queries, memory)[1][0].tolist()
 
 
-def test_equal_scores_give_binomial_weights() -> None:
-    assert weights_of([[0.0] * 4] * 3) == [
-        pytest.approx([1 / 2, 1 / 2, 0, 0, 0]),
-        pytest.approx([1 / 4, 1 / 2, 1 / 4, 0, 0]),
-        pytest.approx([1 / 8, 3 / 8, 3 / 8, 1 / 8, 0]),
-    ]
-
-
-def test_known_values() -> None:
-    """First 1/4 and 3/4; then (1/4, 1, 3/4) times (1, 1, 3), which sum to 14/4."""
-    assert weights_of([[0.0, LN3, 50.0], [0.0, 0.0, LN3]]) == [
-        pytest.approx([1 / 4, 3 / 4, 0, 0]),
-        pytest.approx([1 / 14, 4 / 14, 9 / 14, 0]),
-    ]
-
-
 @given(steps=st.integers(1, 4), width=st.integers(1, 4), seed=st.integers(0, 99))
 @settings(max_examples=30)
 def test_weights_sum_over_all_monotonic_paths(steps: int, width: int, seed: int) -> None:

@@ -1,6 +1,5 @@
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import pytest
@@ -68,18 +67,6 @@ def test_evaluation_uses_no_random_numbers() -> None:
     assert torch.equal(weigh(), weigh())
     assert torch.equal(torch.get_rng_state(), before)
     assert not weigh().requires_grad
-
-
-def test_context_is_the_selected_state() -> None:
-    attention = Hard(query_size=3, memory_size=2, score=partial(Additive, size=5))
-    memory = Memory(torch.randn(4, 6, 2), torch.arange(6) < torch.tensor([6, 3, 1, 0])[:, None])
-    for mode in (True, False):
-        attention.train(mode)
-        context, weights = attend(attention, torch.randn(4, 7, 3), memory)
-        for b, q in torch.cartesian_prod(torch.arange(3), torch.arange(7)):
-            torch.testing.assert_close(context[b, q], memory.states[b, weights[b, q].argmax()])
-        assert not weights[3].any()
-        assert not context[3].any()
 
 
 def test_one_hot_argmax_respects_the_mask() -> None:

@@ -83,14 +83,6 @@ def test_previous_uses_the_preceding_step() -> None:
     assert torch.equal(weights, expected)
 
 
-def test_permute_weights_known_values() -> None:
-    """Position 1 is padding; the others in the order of their numbers are 3, 0, 2."""
-    weights = torch.tensor([[[0.5, 0.0, 0.2, 0.3]]])
-    mask = torch.tensor([[[True, False, True, True]]])
-    permuted = permute_weights(weights, mask, torch.tensor([[[20, 1, 30, 10]]]))
-    torch.testing.assert_close(permuted, torch.tensor([[[0.3, 0.0, 0.5, 0.2]]]))
-
-
 @given(lengths=st.lists(st.integers(0, 9), min_size=1, max_size=4))
 def test_shuffle_permutes_the_weights(lengths: list[int]) -> None:
     mask = torch.arange(9) < torch.tensor(lengths)[:, None]

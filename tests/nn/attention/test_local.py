@@ -1,19 +1,16 @@
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from omegaconf import DictConfig
-from torch import Tensor, nn
+from torch import nn
 
-from attnlab.nn.attention import Additive, Attention, Dot, General, LocalM, LocalP
+from attnlab.nn.attention import Attention, Dot, General, LocalM, LocalP
 from attnlab.nn.seq2seq import select
 from attnlab.types import Memory
 from networks import randomise, walk
-from tiny_runs import SYNTHETIC, TINY, build_all
 
 LN3 = math.log(3)
 ONE_SIGMA = math.exp(-1 / 2)  # Gaussian at a distance of σ
@@ -101,16 +98,6 @@ def test_local_p_known_values() -> None:
     assert predicted(2, 4) == pytest.approx([ONE_SIGMA / 4, 1 / 4, ONE_SIGMA / 4, ONE_SIGMA**4 / 4, 0])
 
 
-def test_window_truncates_the_gaussian() -> None:
-    """D = 1: the window has three positions, and neighbours are at a distance of 2σ."""
-    assert predicted(1, 4) == pytest.approx([ONE_SIGMA**4 / 3, 1 / 3, ONE_SIGMA**4 / 3, 0, 0])
-
-
-def test_local_p_centre_depends_on_the_query() -> None:
-    """S = 6 and σ(ln 3) = ¾ give p = 4½, between two positions at a distance of σ."""
-    assert predicted(1, 6, share=LN3) == pytest.approx([0, 0, 0, ONE_SIGMA / 2, ONE_SIGMA / 2, 0, 0])
-
-
 @pytest.mark.parametrize("padding", [0, 1, 7])
 def test_centre_is_relative_to_the_unpadded_length(padding: int) -> None:
     assert predicted(1, 2, padding) == pytest.approx([1 / 2, ONE_SIGMA**4 / 2] + [0] * padding)
@@ -139,21 +126,3 @@ def test_local_p_matches_its_equations(window: int, states: list[float]) -> None
     memory = memory_of(*[[h] for h in states])
     weights = walk(attention, query[None, None], memory)[1]
     assert weights.flatten().tolist() == pytest.approx([*expected, 0], abs=1e-5)
-
-
-# ------------------------------------------------------------------------------------- inner mechanism
-
-
-@pytest.mark.parametrize(
-    ("option", "score", "inner"),
-    [("local_m", "additive", Additive), ("local_p", "dot", Dot), ("shift", "general", General)],
-)
-def test_configuration_selects_the_inner_mechanism(
-    composed: Callable[..., DictConfig], option: str, score: str, inner: type[Attention]
-) -> None:
-    config = composed(*TINY, *SYNTHETIC, f"attention={option}", f"attention@attention.score={score}")
-    module, data = build_all(config)
-    attention: Any = module.network.decoder.attention
-    assert type(attention.inner) is inner
-    weights: Tensor = module.teacher_forced(data.examples("train")[[0, 1]]).weights
-    assert weights.isfinite().all()

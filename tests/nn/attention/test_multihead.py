@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attnlab.nn.attention import Additive, Attention, MultiHead, ScaledDot
+from attnlab.nn.attention import Attention, MultiHead, ScaledDot
 from attnlab.types import Memory
 from networks import ATTENTIONS, attend, make_attention, randomise
 
@@ -34,20 +34,6 @@ def test_scaled_dot_heads_equal_torch_multihead_attention() -> None:
     context, weights = attend(attention, query, memory)
     torch.testing.assert_close(context, attention.output(expected), rtol=0, atol=1e-5)
     torch.testing.assert_close(weights, expected_weights, rtol=0, atol=1e-5)
-
-
-def test_heads_known_values() -> None:
-    """Two heads of width 1 over states (1, 0) and (0, 1): each attends to one of them."""
-    attention = MultiHead(query_size=1, memory_size=2, size=2, heads=2, score=ScaledDot)
-    with torch.no_grad():
-        attention.query.weight.fill_(100.0)
-        for part in (attention.key, attention.value, attention.output):
-            part.weight.copy_(torch.eye(2))
-        attention.value.weight.mul_(8)
-    memory = Memory(torch.eye(2)[None], torch.ones(1, 2, dtype=torch.bool))
-    context, weights = attend(attention, torch.ones(1, 1, 1), memory)
-    assert weights.tolist() == [[[0.5, 0.5]]]
-    assert context.tolist() == [[[8, 8]]]  # the mean weights would give [4, 4]
 
 
 @pytest.mark.parametrize("name", sorted(set(ATTENTIONS) - WITHOUT_SCORE))
@@ -93,8 +79,3 @@ def test_every_head_uses_the_normaliser() -> None:
 def test_number_of_heads_must_divide_the_size() -> None:
     with pytest.raises(ValueError, match=r"attention\.heads=4 must divide attention\.size=6"):
         MultiHead(query_size=H, memory_size=D, size=A, heads=4, score=ScaledDot)
-
-
-def test_heads_share_no_parameters() -> None:
-    attention = MultiHead(query_size=H, memory_size=D, size=A, heads=N, score=partial(Additive, size=2))
-    assert len({id(parameter) for parameter in attention.parameters()}) == 4 + N * 3

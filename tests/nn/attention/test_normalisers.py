@@ -35,37 +35,6 @@ def some_real(*shape: int) -> Tensor:
 # -------------------------------------------------------------------------------------- known values
 
 
-@pytest.mark.parametrize(
-    ("scores", "weights"),
-    [
-        ([0.0, 0.0, 0.0, 0.0], [0.25] * 4),
-        ([0.5, 0.0], [0.75, 0.25]),  # λ = -1/4
-        ([1.0, 0.0], [1.0, 0.0]),  # a difference of 1: λ = 0
-        (
-            [0.25, 1.0, -3.0, 0.75],
-            [0.0, 0.625, 0.0, 0.375],
-        ),  # λ = 3/8; a support of three would give 1/3 > 1/4
-    ],
-)
-def test_sparsemax_known_values(scores: list[float], weights: list[float]) -> None:
-    tensor = torch.tensor(scores)
-    assert Entmax(2)(tensor, all_real(tensor)).tolist() == pytest.approx(weights)
-
-
-@pytest.mark.parametrize(
-    ("scores", "weights"),
-    [
-        ([0.0, 0.0, 0.0, 0.0], [0.25] * 4),
-        ([0.4, 0.0], [0.64, 0.36]),  # e / 2 - λ = 0.8 and 0.6, whose squares sum to 1: λ = -0.6
-        ([2.0, 0.0], [1.0, 0.0]),  # a difference of 2: λ = 0
-        ([0.4, -5.0, 0.0], [0.64, 0.0, 0.36]),
-    ],
-)
-def test_entmax15_known_values(scores: list[float], weights: list[float]) -> None:
-    tensor = torch.tensor(scores)
-    assert Entmax(1.5)(tensor, all_real(tensor)).tolist() == pytest.approx(weights)
-
-
 @every
 def test_temperature_divides_the_scores(name: str) -> None:
     scores, mask = torch.randn(5, 7), some_real(5, 7)

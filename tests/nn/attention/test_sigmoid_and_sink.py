@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from attnlab.nn.attention import Dot, Hard, MultiHead, ScaledDot, Sigmoid, Sink
+from attnlab.nn.attention import Dot, MultiHead, ScaledDot, Sigmoid, Sink
 from attnlab.nn.attention.normalisers import Entmax
 from attnlab.types import Memory
 from networks import attend, randomise
@@ -62,15 +62,3 @@ def test_sink_takes_part_in_sparse_normalisers() -> None:
     attention = Sink(query_size=1, memory_size=1, score=Dot, normaliser=Entmax(2))
     memory = Memory(torch.tensor([[[-2.0], [-3.0]]]), torch.ones(1, 2, dtype=torch.bool))
     assert attend(attention, torch.ones(1, 1, 1), memory)[1].tolist() == [[[0, 0]]]
-
-
-def test_hard_heads_choose_one_position_each() -> None:
-    """The mean weights of N hard heads are multiples of 1/N, and every parameter gets a gradient."""
-    attention = MultiHead(query_size=H, memory_size=H, size=H, heads=3, score=partial(Hard, score=ScaledDot))
-    randomise(attention)
-    memory, query = make_memory(), torch.randn(B, Q, H)
-    attend(attention, query, memory)[0].sum().backward()
-    assert all(parameter.grad is not None and parameter.grad.any() for parameter in attention.parameters())
-    _, weights = attend(attention.eval(), query, memory)
-    torch.testing.assert_close(3 * weights, (3 * weights).round())
-    torch.testing.assert_close(weights.sum(dim=-1), torch.ones(B, Q))

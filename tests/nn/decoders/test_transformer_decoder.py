@@ -9,7 +9,6 @@ from attnlab.decoding.search import greedy
 from attnlab.deploy.export import graphs
 from attnlab.errors import UserError
 from attnlab.nn.attention import MultiHead, ScaledDot
-from attnlab.nn.attention.interventions import INTERVENTIONS, intervene
 from attnlab.nn.bridge import LinearBridge, ZeroBridge
 from attnlab.nn.decoders import TransformerDecoder
 from attnlab.nn.encoders import TransformerEncoder
@@ -180,24 +179,6 @@ def test_weights_are_those_of_a_layer_or_the_mean_over_layers() -> None:
         make(weights_layer=3)
 
 
-@pytest.mark.parametrize("intervention", INTERVENTIONS)
-@torch.no_grad()
-def test_interventions_change_every_layer(intervention: Any) -> None:
-    """With weights of 0, the logits of two sources are equal: no layer reads the memory."""
-    network = make(bridge=ZeroBridge)
-    batch = random_batch([5, 5], [4, 4])
-    batch = batch._replace(target=batch.target[:1].expand(2, -1))
-    logits = forced_logits(network, batch)
-    assert not torch.allclose(logits[0], logits[1])
-    network.decoder.attention = intervene(network.decoder.attention, intervention)
-    changed, weights = stepwise(network, batch)
-    assert not torch.allclose(changed, logits)
-    torch.testing.assert_close(forced_logits(network, batch), changed, rtol=0, atol=1e-5)
-    if intervention == "none":
-        torch.testing.assert_close(changed[0], changed[1])
-        assert not weights.any()
-
-
 @torch.no_grad()
 def test_start_of_the_bridge_is_read_by_all_positions() -> None:
     """Without attention, the source is seen only through the bridge."""
@@ -228,21 +209,3 @@ def test_export_is_refused_in_one_line() -> None:
     with pytest.raises(UserError, match=r"TransformerDecoder.* cannot be exported to ONNX: .*") as raised:
         graphs.export(make(bridge=ZeroBridge))
     assert "\n" not in str(raised.value)
-
-
-@pytest.mark.parametrize("positions", ["rotary", "alibi"])
-@torch.no_grad()
-def test_mixed_precision(positions: str) -> None:
-    network = make(positions=positions)
-    batch = random_batch([3, 7, 5], [4, 2, 5])
-    with torch.autocast("cpu", torch.bfloat16):
-        logits = forced_logits(network, batch)
-        steps, _ = stepwise(network, batch)
-        hypotheses = beam(network, batch, size=2, max_length=4)
-    assert logits.dtype == torch.bfloat16
-    assert len(hypotheses.tokens) == 3
-    expected = forced_logits(network, batch)
-    for computed in (logits, steps):
-        torch.testing.assert_close(
-            computed.float(), expected, rtol=0, atol=0.05 * expected.abs().max().item()
-        )

@@ -100,16 +100,6 @@ def test_convolutional_encoder_equals_the_equations_of_the_paper() -> None:
 
 
 @torch.no_grad()
-def test_convolutional_state_depends_on_its_window_only() -> None:
-    encoder = ConvolutionalEncoder(input_size=E, size=SIZE, layers=2, kernel=3)
-    embedded = torch.randn(1, 9, E)
-    changed = embedded.clone()
-    changed[:, 8] += 1
-    differs = (encode(encoder, embedded, [9]).states != encode(encoder, changed, [9]).states).any(dim=-1)[0]
-    assert differs.nonzero()[:, 0].tolist() == [6, 7, 8]  # 1 + 2 (3 - 1) positions, two on each side
-
-
-@torch.no_grad()
 def test_bag_known_values() -> None:
     encoder = BagEncoder(input_size=2, size=2)  # equal sizes: no map
     embedded = torch.tensor([[[1.0, 2], [3, 4], [9, 9]]])

@@ -60,15 +60,6 @@ def test_order_of_tokens_matters_exactly_with_positions(positions: str) -> None:
     assert torch.allclose(states, reversed_states, atol=1e-5) == (positions in ("none", "alibi"))  # |i - j|
 
 
-@torch.no_grad()
-def test_bfloat16_is_close_to_float32() -> None:
-    encoder = make("alibi")
-    embedded = torch.randn(3, 5, E)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        states = encode(encoder, embedded, LENGTHS).states
-    torch.testing.assert_close(states.float(), encode(encoder, embedded, LENGTHS).states, rtol=0, atol=0.2)
-
-
 def test_settings_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ValueError, match="heads=3 must divide size=8"):
         TransformerEncoder(input_size=E, size=8, heads=3)

@@ -23,12 +23,10 @@ class Hard(ScoreWrapper):
 
     e are the scores of the inner mechanism. Hard attention is Xu et al. 2015 (arXiv 1502.03044), section 4.1,
     trained there by REINFORCE. The gradient estimator here is Jang, Gu & Poole 2017 (arXiv 1611.01144),
-    section 2.2: biased, with far lower variance. Evaluation mode samples nothing, also in the teacher-forced
-    pass, so that the validation loss is that of the network used for decoding.
+    section 2.2: biased, with far lower variance. Evaluation mode samples nothing.
 
     Args:
-        temperature: τ of the soft weights in the backward pass; a lower temperature gives gradients with less
-            bias and more variance.
+        temperature: τ of the backward pass; a lower one gives gradients with less bias and more variance.
         normaliser: computes the soft weights of the backward pass.
     """
 

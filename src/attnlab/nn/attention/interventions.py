@@ -72,9 +72,7 @@ class InterventionWrapper(Attention):
     ======== ===================================================================================
 
     The inner mechanism computes its weights α as usual, and its state depends on α. A permutation depends
-    only on the seed, the target position and the source positions: padding, batch and search do not change
-    it. The returned weights are α', or max(α', 0) if some are negative (`Differential`). Use `intervene` for
-    multi-head attention.
+    only on the seed, the target position and the source positions. The returned weights are max(α', 0).
     """
 
     def __init__(self, inner: Attention, intervention: Intervention, *, seed: int = 0) -> None:

@@ -21,11 +21,10 @@ class Location(Attention):
         e = W s        one score per position
 
     Luong, Pham & Manning 2015 (arXiv 1508.04025), section 3.1, equation 8. The scores ignore the memory
-    states. W has `max_length` rows: shorter sentences use the first ones, and positions beyond `max_length`
-    get weight 0.
+    states.
 
     Args:
-        max_length: number of positions that can be scored; later ones get weight 0.
+        max_length: number of rows of W, and of positions that can be scored; later ones get weight 0.
     """
 
     def __init__(self, *, max_length: Size, **sizes: Unpack[Sizes]) -> None:
@@ -89,8 +88,7 @@ class LocationSensitive(AdditiveWithHistory):
 
     Chorowski et al. 2015 (arXiv 1506.07503), section 2.2, equations 8 and 9. The convolution F of the
     previous weights provides the position relative to the previous focus, which distinguishes memory states
-    with the same content. State: the previous weights. They are 0 at padding, and the convolution is
-    zero-padded at both ends, so padding has no influence.
+    with the same content. State: the previous weights, 0 at padding.
 
     Args:
         channels: C, the number of filters (10 in the paper).

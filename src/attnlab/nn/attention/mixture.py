@@ -28,10 +28,8 @@ class Mixture(Attention):
 
     Graves 2013 (arXiv 1308.0850), section 5.1, in the parametrisation "GMMv2b" of Battenberg et al. 2020
     (arXiv 1910.10288), which trains more stably. The paper uses the density at j, which exceeds 1 for narrow
-    components. The probability mass around j is nearly equal otherwise and sums to at most 1, to less where
-    components extend beyond the sentence. Means never decrease, but the mixture weights w may shift to a
-    component further left. The weights depend on neither the memory states nor the sentence length. Positions
-    are counted from the start of the memory, so padding must come last.
+    components; the probability mass around j sums to at most 1. Means never decrease, but the mixture weights
+    w may shift to a component further left. The weights do not depend on the memory. Padding must come last.
 
     State: the means μ, [B, Q, K].
 

@@ -4,8 +4,8 @@ In training mode the weights of a head are its expected position, which is diffe
 the head stops at one position, also in the teacher-forced pass of the validation loss.
 
 The head starts at the position where it stopped at the previous step, and may stop there again. When it runs
-past the end it stays there: the weights of this and of all later steps are 0, and so is the context. In
-training the weights sum to 1 minus the probability that the head has run past the end.
+past the end it stays there, and all weights are 0. In training the weights sum to 1 minus the probability of
+that.
 """
 
 import math
@@ -43,8 +43,7 @@ class Monotonic(Additive):
 
     Args:
         offset: initial r, the bias of the energies; choose it lower for longer sources.
-        noise: σ, the standard deviation of the noise added to the energies in training, which favours clear
-            decisions.
+        noise: σ, the standard deviation of the noise added to the energies in training.
         normaliser: not used, since each position is decided independently.
     """
 
@@ -88,11 +87,8 @@ class MoChA(Monotonic):
         β_j = Σ_{j≤k<j+w} α_k exp(u_j) / Σ_{k-w<l≤k} exp(u_l)        the weights
 
     Chiu & Raffel 2018 (arXiv 1712.05382), section 2: softmax over the w positions that end where a monotonic
-    head stops. Windows are materialised and normalised one by one. The paper's moving sums of exp(u) give the
-    same numbers with S instead of S·w of memory, but underflow in windows whose scores are far below the
-    largest score of the sentence, and support softmax only.
-
-    State: α.
+    head stops. Windows are normalised one by one: the paper's moving sums of exp(u) need less memory, but
+    underflow in windows of low scores, and support softmax only. State: α.
 
     Args:
         size: A, the width of the hidden layers of both scores.
@@ -168,15 +164,12 @@ class Forward(ScoreWrapper):
 
     Zhang, Ling & Dai 2018 (arXiv 1807.06736), algorithm 1; e are the scores of the inner mechanism. Only
     alignment paths count that start at the first position and stay or advance by one position per step.
-    Unlike `Monotonic`, training and decoding use the same weights, and the weights always sum to 1.
-
-    y may come from another normaliser. With a sparse one, gradients can occasionally be very large. Padding
-    must come last: paths do not cross a gap in the mask.
-
-    State: α_{i-1}, [B, Q, S].
+    Unlike `Monotonic`, training and decoding use the same weights, and the weights always sum to 1. Padding
+    must come last: paths do not cross a gap in the mask. State: α_{i-1}, [B, Q, S].
 
     Args:
-        normaliser: computes y from the scores of the reachable positions.
+        normaliser: computes y from the scores of the reachable positions. With a sparse one, gradients can
+            occasionally be very large.
     """
 
     stateful = True
@@ -200,7 +193,7 @@ def expected_alignment(energies: Tensor, previous: Tensor) -> Tensor:
 
     q_j, the probability that the head reaches position j, satisfies q_j = (1 - p_{j-1}) q_{j-1} + α_{i-1,j},
     and α_ij = p_j q_j (equations 13 and 14). The quotient of cumulative products in appendix C of the paper
-    needs fewer operations than `scan` but divides by numbers that vanish where p is near 1.
+    divides by numbers that vanish where p is near 1.
     """
     passing = F.pad(torch.sigmoid(-energies), (1, -1))  # [..., S]: of the position before
     arriving = scan(passing[..., None], previous[..., None])[..., 0]  # [..., S]

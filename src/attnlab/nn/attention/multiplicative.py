@@ -78,9 +78,8 @@ class Cosine(Attention):
 
         e_j = β cos(W s, h_j)        β = softplus(wᵀ s + b)
 
-    Graves, Wayne & Danihelka 2014 (arXiv 1410.5401), section 3.3.1, where the controller emits a key W s and
-    its key strength β > 0. The norm of a memory state has no influence and scores are bounded by ± β. Norms
-    below 0.001 are replaced by 0.001, which keeps gradients finite.
+    Graves, Wayne & Danihelka 2014 (arXiv 1410.5401), section 3.3.1. The norm of a memory state has no
+    influence. Norms below 0.001 are replaced by 0.001, which keeps gradients finite.
 
     Args:
         strength: initial β for a query of zeros; cosines alone differ too little for a sharp softmax.

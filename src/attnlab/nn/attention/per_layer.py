@@ -16,8 +16,8 @@ from attnlab.types import Memory
 class PerLayer(Attention):
     """L mechanisms of one kind, one for each layer of a decoder.
 
-    The decoder calls `layers[l]` with the query of layer l, `keys[:, l]` and `state[l]`. Called as a whole,
-    every mechanism gets the same query, and contexts and weights are means over the layers.
+    The decoder calls `mechanisms[l]` with the query of layer l, `keys[:, l]` and `state[l]`; it does not call
+    this module.
     """
 
     def __init__(self, layers: Iterable[Attention]) -> None:
@@ -52,12 +52,3 @@ class PerLayer(Attention):
 
     def begin(self, memory: Memory) -> tuple[Any, ...]:
         return tuple(layer.begin(memory) for layer in self.mechanisms)
-
-    def forward(
-        self, query: Tensor, memory: Memory, keys: Tensor, state: tuple[Any, ...]
-    ) -> tuple[Tensor, Tensor, tuple[Any, ...]]:
-        parts = zip(self.mechanisms, keys.unbind(1), state, strict=True)
-        contexts, weights, states = zip(
-            *(layer(query, memory, part, before) for layer, part, before in parts), strict=True
-        )
-        return torch.stack(contexts).mean(dim=0), torch.stack(weights).mean(dim=0), states

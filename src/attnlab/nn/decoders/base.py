@@ -33,9 +33,7 @@ class Decoder(nn.Module, ABC):
 
     A subclass calls `super().__init__` and implements `begin` and `step`. It overrides `project` to compute
     parts of all steps at once, and `forward` if a whole target can be computed faster than step by step, with
-    results equal to 1e-5. To choose it by
-    `decoder=NAME`, add `conf/decoder/NAME.yaml` with its `_target_`, `_partial_: true` and `size`;
-    `input_size` and `attention` are passed in.
+    results equal to 1e-5. `input_size` and `attention` are passed in.
 
     A state is a tuple, possibly nested, of tensors [B, Q, …]: a search selects from it by sentence and
     hypothesis. Nothing is stored on the module between calls.

@@ -10,9 +10,7 @@ from attnlab.types import Memory
 class Encoder(nn.Module, ABC):
     """Computes the memory of embedded source sentences.
 
-    A subclass calls `super().__init__` with its sizes and implements `forward`. To choose it by
-    `encoder=NAME`, add `conf/encoder/NAME.yaml` with its `_target_` and `_partial_: true`; `input_size` is
-    passed in.
+    A subclass calls `super().__init__` with its sizes and implements `forward`; `input_size` is passed in.
 
     Args:
         memory_size: D
