@@ -15,7 +15,7 @@ from torch import Tensor
 from attnlab.fast.cells import CELLS, GRU, LSTM, identity, widest
 from attnlab.fast.function import run
 from attnlab.fast.linear import Products, is_few, outer, prepack, prepack_sum
-from attnlab.fast.norm import NormBackward, NormForward
+from attnlab.fast.norm import Norm
 from attnlab.fast.rows import Rows
 from attnlab.nn import cells
 from attnlab.nn.cells import STEPS, CellState, Recurrence
@@ -57,13 +57,13 @@ class LayerForward:
         self.cell = CELLS[kind]
         self.save = save
         wide = widest(dtype)
-        self.norm = NormForward.of(gain, shift, rows if save else 0, wide)
+        self.norm = Norm.begin(gain, shift, rows if save else 0, wide)
         self.adds = self.norm is None and self.cell is LSTM  # whether all of U h + b is added to W x + b
         if self.adds:
             self.bias, self.add_product = bias.to(wide), prepack_sum(weight, dtype)
         else:
             self.product = prepack(weight, bias, dtype)
-        self.cell_norm = NormForward.of(cell_gain, cell_shift, rows if save else 0, wide)
+        self.cell_norm = Norm.begin(cell_gain, cell_shift, rows if save else 0, wide)
         self.state = [part.to(wide, copy=True) for part in state]  # each [B, H]
         size = weight.size(1)
         saved = rows if save else len(state[0])
@@ -94,9 +94,9 @@ class LayerForward:
         else:
             from_state = self.product(before)  # [n, gates]
             if self.norm is not None:
-                from_state = self.norm.step(rows, from_state)
+                from_state = self.norm.forward(rows, from_state)
             self.cell.combine(gates, extra, from_input, from_state)
-        norm = identity if self.cell_norm is None else partial(self.cell_norm.step, rows)
+        norm = identity if self.cell_norm is None else partial(self.cell_norm.forward, rows)
         self.cell.forward(gates, extra, state, norm)
         outputs = self.outputs[rows]  # [n, H]
         outputs.copy_(state[0])
@@ -122,8 +122,8 @@ class LayerBackward:
         weight, _, gain, shift, cell_gain, cell_shift, self.dropout = parameters
         self.cell = CELLS[kind]
         self.gates, extra, self.before, self.read, norm, cell_norm = saved
-        self.norm = NormBackward.of(gain, shift, norm)
-        self.cell_norm = NormBackward.of(cell_gain, cell_shift, cell_norm)
+        self.norm = Norm.resume(gain, shift, norm)
+        self.cell_norm = Norm.resume(cell_gain, cell_shift, cell_norm)
         dtype = self.before.dtype
         self.d_state = [
             self.gates.new_zeros(shape) if part is None else part.to(self.gates.dtype, copy=True)
@@ -157,7 +157,7 @@ class LayerBackward:
         self.cell.backward(self.gates[rows], factors, d_state, d_gates, norm)
         d_product = self.d_product[rows]  # [n, gates]
         if self.norm is not None:
-            d_product.copy_(self.norm.step(rows, d_gates[-1]))
+            d_product.copy_(self.norm.backward(rows, d_gates[-1]))
         if self.dropout is None:
             self.add_product(d_state[0], d_product)
         else:
@@ -174,7 +174,7 @@ class LayerBackward:
     def _through_cell_norm(self, rows: slice, d_normal: Tensor) -> Tensor:
         """Return the gradient of c' [n, H], given that of LN(c')."""
         assert self.cell_norm is not None
-        return self.cell_norm.step(rows, self.d_normal[rows].copy_(d_normal))
+        return self.cell_norm.backward(rows, self.d_normal[rows].copy_(d_normal))
 
 
 @dataclass(slots=True)

@@ -15,30 +15,32 @@ from torch import Tensor
 EPS = 1e-5  # of torch.nn.LayerNorm
 
 
-class NormForward:
-    """Forward pass of one layer normalisation.
+class Norm:
+    """One layer normalisation with gain γ [W] and bias β [W], and its backward pass.
 
-    Its gain γ and bias β are [W]; `rows` is N, of all steps together, or 0 if there is no backward pass.
+    Saved for the backward pass are x [N, W], the means [N, 1] and 1 / std [N, 1] of all steps; N is 0 without
+    one.
     """
 
-    def __init__(self, gain: Tensor, bias: Tensor, rows: int, dtype: torch.dtype) -> None:
-        self.gain, self.bias = gain.to(dtype), bias.to(dtype)
-        self.inputs = self.gain.new_empty(rows, len(gain))  # x [N, W]
-        self.mean, self.rstd = self.gain.new_empty(2, rows, 1)  # each [N, 1]
+    def __init__(self, gain: Tensor, bias: Tensor, saved: Sequence[Tensor]) -> None:
+        self.saved = saved
+        self.inputs, self.mean, self.rstd = saved
+        self.gain, self.bias = gain.to(self.inputs.dtype), bias.to(self.inputs.dtype)
 
     @classmethod
-    def of(
-        cls, gain: Tensor | None, bias: Tensor | None, rows: int, dtype: torch.dtype
-    ) -> NormForward | None:
-        """Return the normalisation, or None without gain and bias."""
-        return None if gain is None or bias is None else cls(gain, bias, rows, dtype)
+    def begin(cls, gain: Tensor | None, bias: Tensor | None, rows: int, dtype: torch.dtype) -> Norm | None:
+        """Return the normalisation of N rows, or None without gain and bias."""
+        if gain is None or bias is None:
+            return None
+        inputs = gain.new_empty(rows, len(gain), dtype=dtype)  # [N, W]
+        return cls(gain, bias, [inputs, *inputs.new_empty(2, rows, 1)])
 
-    @property
-    def saved(self) -> list[Tensor]:
-        """Tensors that `NormBackward` needs: inputs [N, W], means [N, 1] and 1 / std [N, 1]."""
-        return [self.inputs, self.mean, self.rstd]
+    @classmethod
+    def resume(cls, gain: Tensor | None, bias: Tensor | None, saved: Any) -> Norm | None:
+        """Return the normalisation with saved tensors, or None without gain and bias."""
+        return None if gain is None or bias is None else cls(gain, bias, saved)
 
-    def step(self, rows: slice, x: Tensor) -> Tensor:
+    def forward(self, rows: slice, x: Tensor) -> Tensor:
         """Normalise the rows of one step, [n, W]."""
         if len(self.inputs) == 0:
             return self._normalise(x.to(self.inputs.dtype))[0]
@@ -46,24 +48,7 @@ class NormForward:
         y, self.mean[rows], self.rstd[rows] = self._normalise(inputs)
         return y
 
-    def _normalise(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return y [n, W], the means [n, 1] and 1 / std [n, 1]."""
-        return torch.native_layer_norm(x, self.gain.shape, self.gain, self.bias, EPS)
-
-
-class NormBackward:
-    """Backward pass of `NormForward`."""
-
-    def __init__(self, gain: Tensor, bias: Tensor, saved: Sequence[Tensor]) -> None:
-        self.inputs, self.mean, self.rstd = saved
-        self.gain, self.bias = gain.to(self.inputs.dtype), bias.to(self.inputs.dtype)
-
-    @classmethod
-    def of(cls, gain: Tensor | None, bias: Tensor | None, saved: Any) -> NormBackward | None:
-        """Return the backward pass with gain and bias [W], or None without them."""
-        return None if gain is None or bias is None else cls(gain, bias, saved)
-
-    def step(self, rows: slice, d_y: Tensor) -> Tensor:
+    def backward(self, rows: slice, d_y: Tensor) -> Tensor:
         """Return the gradient of x [n, W] of one step."""
         return self._backward(rows, d_y, [True, False, False])[0]
 
@@ -72,15 +57,9 @@ class NormBackward:
         _, d_gain, d_bias = self._backward(slice(None), d_y, [False, True, True])
         return d_gain, d_bias
 
+    def _normalise(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return torch.native_layer_norm(x, self.gain.shape, self.gain, self.bias, EPS)
+
     def _backward(self, rows: slice, d_y: Tensor, needed: list[bool]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the gradients of x [n, W], γ and β [W], as far as they are needed."""
-        return torch.ops.aten.native_layer_norm_backward(  # type: ignore[no-any-return]
-            d_y,
-            self.inputs[rows],
-            list(self.gain.shape),
-            self.mean[rows],
-            self.rstd[rows],
-            self.gain,
-            self.bias,
-            needed,
-        )
+        saved = self.inputs[rows], list(self.gain.shape), self.mean[rows], self.rstd[rows]
+        return torch.ops.aten.native_layer_norm_backward(d_y, *saved, self.gain, self.bias, needed)  # type: ignore[no-any-return]

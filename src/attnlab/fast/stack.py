@@ -10,7 +10,7 @@ from attnlab.fast.attend import Attended
 from attnlab.fast.cells import widest
 from attnlab.fast.layer import LayerBackward, LayerForward, StateParameters
 from attnlab.fast.linear import outer, prepack
-from attnlab.fast.norm import NormBackward, NormForward
+from attnlab.fast.norm import Norm
 from attnlab.fast.rows import Rows
 
 
@@ -60,7 +60,7 @@ class StackForward:
             for layer, state in zip(inputs.layers, inputs.state, strict=True)
         ]
         rows = options.rows.total if options.save else 0
-        self.norms = [NormForward.of(layer.gain, layer.shift, rows, widest(dtype)) for layer in inputs.layers]
+        self.norms = [Norm.begin(layer.gain, layer.shift, rows, widest(dtype)) for layer in inputs.layers]
 
     @property
     def saved(self) -> list[Any]:
@@ -81,7 +81,7 @@ class StackForward:
     def _update(self, number: int, rows: slice, gates: Tensor) -> Tensor:
         """Return the new h [n, H] of one layer, given its W x + b [n, gates]."""
         norm = self.norms[number]
-        return self.layers[number].step(rows, gates if norm is None else norm.step(rows, gates))
+        return self.layers[number].step(rows, gates if norm is None else norm.forward(rows, gates))
 
 
 class StackBackward:
@@ -95,7 +95,7 @@ class StackBackward:
         shape = (options.rows.batch, self.outputs[0].size(1))
         zeros = [None] * len(inputs.state[0])
         for weights, (_, norm, layer) in zip(inputs.layers, saved, strict=True):
-            self.norms.append(NormBackward.of(weights.gain, weights.shift, norm))
+            self.norms.append(Norm.resume(weights.gain, weights.shift, norm))
             self.layers.append(LayerBackward(options.kind, weights.state, layer, zeros, shape))
         dtype = self.outputs[0].dtype
         self.products = [prepack(layer.input.T, None, dtype) for layer in inputs.layers]
@@ -114,7 +114,7 @@ class StackBackward:
                 layer.d_state[0][: len(d_output)].add_(d_output)
             d_input = layer.step(rows)  # [n, gates]
             if norm is not None:
-                d_input = self.d_inputs[number][rows].copy_(norm.step(rows, d_input))
+                d_input = self.d_inputs[number][rows].copy_(norm.backward(rows, d_input))
             d_output = self.products[number](d_input)  # [n, H], or [n, …] of the feed
             if number > 0 and self.dropout:
                 d_output = dropped(d_output, self.dropout[number - 1][rows])
