@@ -13,7 +13,6 @@ from attnlab.data.tokenization.train import symbols, whitespace
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.beam import beam
 from attnlab.decoding.reranking import accepted_first
-from attnlab.decoding.search import greedy
 from attnlab.decoding.translator import Translator
 from attnlab.files.predictions import Prediction
 from attnlab.nn.seq2seq import Seq2Seq
@@ -81,14 +80,6 @@ def test_source_tokens_outside_the_vocabulary_keep_their_spelling() -> None:
     )
     ((prediction,),) = Translator(vocabularies=vocabularies)(network, examples[[0]], [pair])
     assert prediction.source_tokens == ["3", "<unk:zwei>", "<eos>"]
-
-
-def test_beam_size_one_is_greedy_search(network: Seq2Seq) -> None:
-    batch = batch_of(PAIRS)
-    results = replace(TRANSLATOR, beam_size=1)(network, batch, PAIRS)
-    assert [row[0].score for row in results] == [
-        score for (score,) in greedy(network, batch, max_length=4).scores
-    ]
 
 
 def test_encoded_sources_are_not_encoded_again(network: Seq2Seq, monkeypatch: pytest.MonkeyPatch) -> None:

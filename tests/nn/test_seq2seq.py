@@ -88,20 +88,6 @@ def test_sampling_probability_one_equals_greedy_search(order: str, seed: int) ->
         assert choices[row, : len(tokens)].tolist() == tokens
 
 
-@torch.no_grad()
-def test_sampling_is_per_sentence_and_always_reads_the_first_token() -> None:
-    network = make_network()
-    batch = random_batch([5, 5, 5], [4, 4, 4])
-    forced = torch.ones_like(batch.inputs, dtype=torch.bool)
-    forced[:, 0] = False  # there is no prediction yet
-    forced[1] = False
-    sampled = decode(network, batch, forced).features
-    teacher, free = decode(network, batch).features, decode(network, batch, torch.zeros_like(forced)).features
-    torch.testing.assert_close(sampled[[0, 2]], teacher[[0, 2]], rtol=0, atol=1e-5)
-    torch.testing.assert_close(sampled[1], free[1], rtol=0, atol=1e-5)
-    assert not torch.allclose(teacher[1], free[1])
-
-
 @pytest.mark.parametrize("order", ORDERS)
 def test_sampled_tokens_are_read_under_the_same_embedding_dropout(order: str) -> None:
     network = make_network(order=order, layers=2)

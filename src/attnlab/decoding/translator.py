@@ -169,7 +169,7 @@ class Translator:
             no_repeat_ngram_size=self.no_repeat_ngram_size,
             excluded=self._excluded(batch, pairs),
             forced=None if self.prefix_size == 0 else prefix,
-            grammar=None if self.grammar is None else self._grammar(self.grammar, pairs),
+            grammar=self._grammar(pairs),
         )
 
     def _excluded(self, batch: Batch, pairs: Sequence[Pair]) -> Tensor | None:
@@ -183,11 +183,11 @@ class Translator:
             excluded[:, unknown] = True
         return excluded.to(batch.source.device)
 
-    def _grammar(self, accepts: Accepts, pairs: Sequence[Pair]) -> Grammar:
+    def _grammar(self, pairs: Sequence[Pair]) -> Grammar | None:
         def decode(row: int, ids: Sequence[int]) -> str:
             return self.vocabularies.decode(ids, pairs[row].source)
 
-        return Grammar(accepts=accepts, decode=decode, count=2 * self.beam_size)
+        return self.grammar and Grammar(accepts=self.grammar, decode=decode, count=2 * self.beam_size)
 
     def describe(
         self,

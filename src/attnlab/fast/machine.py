@@ -29,15 +29,11 @@ ROWS, OUTPUTS, INPUTS = 64, 2048, 512
 ONEDNN_SHARE = 0.945
 """oneDNN computes the products of training if it takes less than this share of the time of MKL.
 
-It is 0.88 to 0.93 on an AMD EPYC with AVX-512, where training with oneDNN is 6 % faster, and 0.96 to 1.02 on
-the same CPU limited to AVX2, where it is 5 % slower.
+Where it is 0.88 to 0.93, training with oneDNN is 6 % faster, and where it is 0.96 to 1.02, 5 % slower.
 """
 
 SEARCH_SHARE = 1.1
-"""oneDNN computes the products of a search if it takes less than this share of the time of MKL.
-
-It is 0.84 to 0.93 on an AMD EPYC with AVX-512.
-"""
+"""oneDNN computes the products of a search if it takes less than this share of the time of MKL."""
 
 BF16_SHARE = 0.75
 """bf16 is used if it takes less than this share of the time of fp32: 0.5 with bf16 units, over 2 without."""

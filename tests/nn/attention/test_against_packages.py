@@ -169,23 +169,3 @@ def test_equals_eole(name: str) -> None:
     outputs, attended = theirs(queries, memory.states, ~memory.mask[:, None])
     contexts, our_weights = walk(ours, queries, memory)
     assert_equal_results((contexts if name == "mlp" else contexts.tanh(), our_weights), outputs, attended)
-
-
-# ---------------------------------------------------------------------------------------- PyTorch-NLP
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("name", ["dot", "general"])
-def test_equals_pytorch_nlp(name: str) -> None:
-    """PyTorch-NLP has no mask; it returns a function of context and query, as Eole does."""
-    theirs = package("torchnlp.nn").Attention(D, attention_type=name)
-    ours: Attention = (Dot if name == "dot" else General)(query_size=D, memory_size=D)
-    queries, memory = prepare(ours)
-    memory = memory._replace(mask=torch.ones_like(memory.mask))
-    weights = {"linear_out.weight": torch.eye(D, 2 * D)}
-    if isinstance(ours, General):
-        weights |= {"linear_in.weight": ours.key.weight.T.contiguous()}
-    copy_parameters(theirs, weights)
-    outputs, attended = theirs(queries, memory.states)
-    contexts, our_weights = walk(ours, queries, memory)
-    assert_equal_results((contexts.tanh(), our_weights), outputs, attended)

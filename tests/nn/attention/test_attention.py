@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from attnlab.fast import accelerate
@@ -345,16 +344,6 @@ def test_cosine_known_values() -> None:
     assert context == pytest.approx([0.325, math.sqrt(3) / 4])  # a sum of the states, not of the unit vectors
 
 
-def test_cosine_strength_depends_on_the_query() -> None:
-    """As above, with a strength of softplus(4 s_1 - 20 + ln 8) = ln 9 at s_1 = 5."""
-    attention = Cosine(query_size=2, memory_size=2)
-    torch.nn.init.eye_(attention.query.weight)
-    attention.strength.weight.data = torch.tensor([[4.0, 0.0]])
-    torch.nn.init.constant_(attention.strength.bias, math.log(8) - 20)
-    _, weights = attend_once(attention, [5.0, 0.0], [[0.1, 0.0], [1.0, math.sqrt(3)]])
-    assert weights == pytest.approx([3 / 4, 1 / 4, 0])
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
 def test_cosine_of_zero_vectors_has_finite_gradients(dtype: torch.dtype) -> None:
     """A decoder with a zero initial state has a query of zeros."""
@@ -421,12 +410,6 @@ def test_no_attention_has_zero_width_context() -> None:
     attention = NoAttention(query_size=H, memory_size=D)
     assert attention.context_size == 0
     assert attend(attention, torch.zeros(B, Q, H), make_memory(LENGTHS))[0].shape == (B, Q, 0)
-
-
-def test_scaled_dot_equals_torch_scaled_dot_product_attention() -> None:
-    attention, query, memory = make("ScaledDot")
-    expected = F.scaled_dot_product_attention(query, memory.states, memory.states, memory.mask[:, None])
-    torch.testing.assert_close(attend(attention, query, memory)[0], expected, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("mechanism", [Dot, ScaledDot])

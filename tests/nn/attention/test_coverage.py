@@ -11,25 +11,6 @@ from networks import randomise, walk
 LN3 = math.log(3)
 
 
-def set_parameters(attention: CoverageSee | CoverageTu, past: float) -> None:
-    """Set all parameters to 0 except v = 2 ln 3 and the coverage weight; tanh(½ ln 3) = ½ scores ln 3."""
-    for parameter in attention.parameters():
-        nn.init.zeros_(parameter)
-    nn.init.constant_(attention.past.weight, past)
-    nn.init.constant_(attention.energy.weight, 2 * LN3)
-
-
-def test_fertility_depends_on_the_source_word() -> None:
-    """With equal sums of weights, h = 0 and h = ln 3 have coverages of 2/1 and 2/1.5."""
-    attention = CoverageTu(query_size=1, memory_size=1, size=1, max_fertility=2.0)
-    set_parameters(attention, 0.1)
-    nn.init.ones_(attention.fertility.weight)
-    memory = Memory(torch.tensor([[[0.0], [LN3]]]), torch.ones(1, 2, dtype=torch.bool))
-    scores = attention.score(torch.zeros(1, 1, 1), attention.project(memory), torch.full((1, 1, 2), 2.0))
-    expected = [2 * LN3 * math.tanh(0.1 * 2 / 1), 2 * LN3 * math.tanh(0.1 * 2 / 1.5)]
-    assert scores.flatten().tolist() == pytest.approx(expected)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 def test_fertility_near_zero_stays_finite(dtype: torch.dtype) -> None:
     attention = CoverageTu(query_size=1, memory_size=1, size=1, max_fertility=2.0).to(dtype)

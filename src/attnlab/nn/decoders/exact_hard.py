@@ -5,7 +5,7 @@ from typing import Unpack
 from torch import Tensor
 
 from attnlab.nn.attention import Attention
-from attnlab.nn.decoders.base import DecoderOutput, DecoderState, attend_positions
+from attnlab.nn.decoders.base import DecoderOutput, DecoderState
 from attnlab.nn.decoders.recurrent import RecurrentDecoder, RecurrentSettings
 from attnlab.types import Memory
 
@@ -19,7 +19,7 @@ class ExactHardDecoder(RecurrentDecoder):
         α_i = attend(s_i)
 
     Wu, Shapiro & Cotterell 2018 (arXiv 1808.10024), section 3. Since no state depends on an alignment, the
-    alignments can be summed out: see `attnlab.nn.marginal`. A whole target is computed layer by layer.
+    alignments can be summed out: see `attnlab.nn.marginal`.
     """
 
     def __init__(self, *, attention: Attention, **settings: Unpack[RecurrentSettings]) -> None:
@@ -33,13 +33,6 @@ class ExactHardDecoder(RecurrentDecoder):
         return DecoderOutput(top, context, weights), state._replace(layers=layers, attention=attention)
 
     def states(self, embedded: Tensor, state: DecoderState) -> Tensor:
-        """Return the states of a whole target, [B, T, H] for embedded tokens [B, T, E]."""
+        """Return the states of a whole target [B, T, H], computed layer by layer, of tokens [B, T, E]."""
         nothing = state.layers[0][0][..., :0]  # [B, 1, 0]
         return self.cells.unroll(embedded, nothing, state.layers, state.dropout)
-
-    def forward(self, embedded: Tensor, state: DecoderState, memory: Memory, keys: Tensor) -> DecoderOutput:
-        tops = self.states(embedded, state)  # [B, T, H]
-        contexts, weights, _ = attend_positions(
-            self.attention, tops, memory, keys, state.attention, positions=tops.size(1)
-        )
-        return DecoderOutput(tops, contexts, weights)
