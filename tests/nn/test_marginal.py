@@ -176,6 +176,7 @@ def test_gradients_equal_those_of_the_sum_over_all_alignments(name: str) -> None
         torch.testing.assert_close(one, two, rtol=1e-4, atol=1e-5, msg=key)
 
 
+@pytest.mark.parametrize("rate", [1.0, 0.5, 0.0])
 @pytest.mark.parametrize(("name", "cell"), [*zip(MECHANISMS, itertools.repeat("lstm")), ("0th", "gru")])
 @torch.no_grad()
 def test_teacher_forcing_and_scheduled_sampling_equal_steps(name: str, cell: Kind, rate: float) -> None:
