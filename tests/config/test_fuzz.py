@@ -37,7 +37,7 @@ OPTIONS = (
     "data=pairs tokenizer=words attention=local_p encoder=bag bridge=zero optimizer=sgd scheduler=plateau",
     "data=pairs tokenizer=subwords attention=mixture logger=mlflow scheduler=cosine",
     "data=recall attention=location_sensitive logger=tensorboard",
-    "data=scan attention=monotonic encoder=mingru bridge=linear",
+    "data=scan attention=monotonic encoder=deltanet bridge=linear",
     "data=cogs attention=coverage_tu tokenizer=characters",
 )
 

@@ -4,16 +4,14 @@ B, S, E, D as in `attnlab.types` · U units of one direction
 """
 
 from abc import ABC, abstractmethod
+from typing import Unpack
 
 import torch
 from torch import Tensor, nn
 
 from attnlab.nn.attention.numerics import at_least_float32
-from attnlab.nn.dropout import Dropout
-from attnlab.nn.encoders.base import Encoder
+from attnlab.nn.encoders.layered import LayeredEncoder, LayerSettings
 from attnlab.nn.scan import scan
-from attnlab.settings import Fraction, Size
-from attnlab.types import Memory
 
 
 class LinearRecurrence(nn.Module, ABC):
@@ -55,48 +53,15 @@ class MinGRU(LinearRecurrence):
         return torch.sigmoid(-gate), torch.sigmoid(gate) * candidate
 
 
-class LinearRecurrentEncoder(Encoder):
-    """Layers of a linear recurrence, each reading the outputs of both directions of the layer below.
-
-    Padding is skipped: it changes no state, and memory states at padding are zero.
-
-    Args:
-        size: U, the number of units in each direction.
-        layers: L, the number of layers.
-        bidirectional: read the source in both directions; D = 2 x size, otherwise D = size.
-    """
+class LinearRecurrentEncoder(LayeredEncoder):
+    """Layers of a linear recurrence, in one or both directions."""
 
     recurrence: type[LinearRecurrence]
     """Class of the layers' recurrences."""
 
-    def __init__(
-        self,
-        *,
-        input_size: int,
-        size: Size,
-        layers: Size = 2,
-        bidirectional: bool = True,
-        dropout: Fraction = 0.0,
-    ) -> None:
-        directions = 2 if bidirectional else 1
-        super().__init__(memory_size=size * directions, layers=layers, directions=directions)
-        widths = [input_size, *[self.memory_size] * (layers - 1)]
-        self.parts = nn.ModuleList(
-            self.recurrence(input_size=width, size=size) for width in widths for _ in range(directions)
-        )
-        self.dropout = Dropout(dropout)
-
-    def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
-        states, finals = embedded, []
-        last = (lengths - 1).to(mask.device)[:, None, None]  # [B, 1, 1]
-        for layer in range(self.layers):
-            states = self.dropout(states) if layer > 0 else states
-            first, *others = self.parts[layer * self.directions : (layer + 1) * self.directions]
-            outputs = [first(states, mask), *(part(states.flip(1), mask.flip(1)).flip(1) for part in others)]
-            end = outputs[0].gather(1, last.expand(-1, 1, outputs[0].size(-1)))[:, 0]  # [B, U]
-            finals.append(torch.cat([end, *(each[:, 0] for each in outputs[1:])], dim=-1))  # [B, D]
-            states = torch.cat(outputs, dim=-1).masked_fill(~mask[..., None], 0)  # [B, S, D]
-        return Memory(states=states, mask=mask, hidden=torch.stack(finals, dim=1))
+    def __init__(self, **settings: Unpack[LayerSettings]) -> None:
+        size = settings["size"]
+        super().__init__(lambda width: self.recurrence(input_size=width, size=size), **settings)
 
 
 class MinGRUEncoder(LinearRecurrentEncoder):
