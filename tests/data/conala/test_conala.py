@@ -333,15 +333,17 @@ def mined(number: int, probability: object, **changes: object) -> str:
 def test_mined_examples_are_json_lines(tmp_path: Path):
     path = tmp_path / "mined.jsonl"
     path.write_text("\n".join([*(mined(n, n / 10) for n in range(10)), "", mined(10, 1)]) + "\n")
-    pairs = train_and_val(load_file(path, keep_unrewritten=True))
-    assert {pair.target for pair in pairs} == {f"f({number})" for number in range(11)}
-    assert {pair.origin.line for pair in pairs if pair.target == "f(10)"} == {12}
+    for threshold, kept in ((0.0, {*range(11)}), (0.8, {8, 9, 10})):
+        pairs = train_and_val(load_file(path, keep_unrewritten=True, min_probability=threshold))
+        assert {pair.target for pair in pairs} == {f"f({number})" for number in kept}
+        assert {pair.origin.line for pair in pairs if pair.target == "f(10)"} == {12}
 
 
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         (mined(1, 0.5)[:-9], "line 2: invalid JSON"),
+        (mined(1, "high"), "line 2: prob must be a number"),
         (mined(1, 0.5, snippet=" "), "line 2: snippet must be non-empty text"),
         ("[]", "line 2: expected an object"),
     ],

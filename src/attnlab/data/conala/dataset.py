@@ -23,7 +23,7 @@ from attnlab.data.corpus import Corpus, Origin, Pair
 from attnlab.data.splitting import split
 from attnlab.errors import UserError
 from attnlab.files.reading import SURROGATE, decode, read_text, split_lines
-from attnlab.settings import Count, FilePath, FolderPath, Fraction, PositiveFraction, Size
+from attnlab.settings import Count, FilePath, FolderPath, Fraction, PositiveFraction, Probability, Size
 
 URL = "http://www.phontron.com/download/conala-corpus-v1.1.zip"
 TRAIN_MEMBER = "conala-corpus/conala-train.json"
@@ -101,6 +101,7 @@ class Example(NamedTuple):
     snippet: str
     question_id: int | str
     origin: Origin | None = None
+    probability: float = 1.0  # that the snippet implements the intent, of a mined example
 
     @property
     def question(self) -> str:
@@ -120,6 +121,7 @@ def load_conala(
     near_duplicates: PositiveFraction | None = 0.8,
     keep_unrewritten: bool = True,
     max_tokens: Size | None = None,
+    min_probability: Probability = 0.0,
     preparation: Preparation | None,
     held_out_fraction: Annotated[float, Ge(0), Lt(0.9)] = 0.0,
     score_held_out: bool = False,
@@ -144,6 +146,7 @@ def load_conala(
         keep_unrewritten: use the original intent of training examples without a rewritten one, instead of
             dropping them (79 of the 2,379).
         max_tokens: maximum number of white-space separated tokens of a training intent or snippet.
+        min_probability: smallest probability (`prob`) of mined training examples.
         preparation: conversion to pairs; None for intents and snippets as they are.
         held_out_fraction: share of the training file that is neither trained nor validated on. Which examples
             these are depends on the file and this fraction only, none is in the default development split,
@@ -169,12 +172,14 @@ def load_conala(
     kept = [
         example
         for example in examples
-        if (keep_unrewritten or example.rewritten_intent) and _fits(example, max_tokens)
+        if (keep_unrewritten or example.rewritten_intent)
+        and _fits(example, max_tokens)
+        and example.probability >= min_probability
     ]
     if not kept:
         raise UserError(
-            f"{path or url}: all {len(examples)} examples were dropped. Set data.keep_unrewritten=true or "
-            "data.max_tokens=null, or use another file"
+            f"{path or url}: all {len(examples)} examples were dropped. Set data.keep_unrewritten=true, "
+            "data.max_tokens=null or data.min_probability=0, or use another file"
         )
 
     def prepare(examples: Sequence[Example]) -> list[Pair]:
@@ -293,11 +298,14 @@ def _example(item: Any, origin: Origin) -> Example:
     """Convert one JSON object to an example."""
     if not isinstance(item, dict):
         raise UserError(f"{origin}: expected an object with the fields {', '.join(FIELDS)}")
+    probability = item.get("prob", 1.0)
     if "prob" in item:  # mined examples have no rewritten intent
         item = {"rewritten_intent": None, **item}
+        if isinstance(probability, bool) or not isinstance(probability, int | float):
+            raise UserError(f"{origin}: prob must be a number. Correct or remove the item")
     if missing := [field for field in FIELDS if field not in item]:
         raise UserError(f"{origin}: missing fields: {', '.join(missing)}. Add them or remove the item")
-    example = Example(**{field: item[field] for field in FIELDS}, origin=origin)
+    example = Example(**{field: item[field] for field in FIELDS}, origin=origin, probability=probability)
     for field, text in zip(FIELDS[:3], example[:3], strict=True):
         absent = field == "rewritten_intent" and text in (None, "")
         if not absent and not _is_text(text):
