@@ -18,7 +18,7 @@ KEEP = """(titles) => {
     all("details, .note, .hint, footer, section > .scroll:nth-of-type(n + 2)").forEach(e => e.remove());
     all("figure").filter(e => !titles.includes(e.querySelector("b").textContent)).forEach(e => e.remove());
     all("section").forEach(e => { e.style.marginTop = "2rem"; });
-    order.value = "disagreement";
+    order.value = "score";
     order.dispatchEvent(new Event("change"));
     sentences.firstChild.click();
     sentences.style.maxHeight = "25rem";

@@ -115,15 +115,6 @@ USAGE: list[Row] = [
     ("report RUN -o", b"", 2, "expected one argument"),
     ("report RUN --metric", b"", 2, "expected at least one argument"),
     ("report RUN --metric test/blue", b"", 2, "No finished run has the metric 'test/blue': choose from"),
-    *(
-        (f"report RUN --margin {value}", b"", 2, reason)
-        for value, reason in (
-            ("exact_match=0", "the margin must be a finite number above 0"),
-            ("exact_match=nan", "the margin must be a finite number above 0"),
-            ("=1", "write METRIC=VALUE with one of"),
-            ("exact_match", "write METRIC=VALUE with one of"),
-        )
-    ),
     ("average RUN/none", b"", 1, "is not a run directory: it contains no config.yaml"),
     ("average RUN --last 0", b"", 2, "--last: '0' is not a whole number ≥ 1"),
     ("export RUN", b"", 2, "the following arguments are required: --onnx"),

@@ -3,10 +3,10 @@
 import json
 import subprocess
 import sys
-from math import inf
 
 import pytest
 import torch
+import torchmetrics.text
 
 from attnlab.errors import UserError
 from attnlab.metrics import registry
@@ -150,17 +150,6 @@ def test_unknown_text_metric_lists_the_known_ones(name: str) -> None:
         score(Texts(predictions_of(("a", "a"))), [name])
 
 
-def test_bounds_of_a_score_are_those_of_its_format() -> None:
-    metrics = ("test/exact_match", "val/bleu", "attention/coverage", "test/loss", "val/wer")
-    assert [registry.metric(name).bounds for name in metrics] == [
-        (0, 1),
-        (0, 100),
-        (0, 1),
-        (0, inf),
-        (0, 100),
-    ]
-
-
 @pytest.mark.parametrize(("name", "value"), [("CharErrorRate", 1 / 8), ("TranslationEditRate", 1 / 4)])
 def test_classes_of_torchmetrics_are_text_metrics(name: str, value: float) -> None:
     """One letter of eight, spaces included, and one word of four differ."""
@@ -169,3 +158,22 @@ def test_classes_of_torchmetrics_are_text_metrics(name: str, value: float) -> No
     assert score(texts, [metric]).values == {metric: pytest.approx(value)}
     with pytest.raises(UserError, match="no such metric of texts"):
         registry.function("torchmetrics.text.Nothing")
+
+
+def test_class_of_torchmetrics_with_several_scores_needs_the_name_of_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Scores:
+        def __call__(self, hypotheses: list[str], references: list[str]) -> dict[str, torch.Tensor]:
+            return {"precision": torch.tensor(0.5), "recall": torch.tensor(0.25)}
+
+    monkeypatch.setattr(torchmetrics.text, "Scores", Scores, raising=False)
+    texts = Texts(predictions_of(("a", "a")))
+    assert registry.function("torchmetrics.text.Scores.recall")(texts) == 0.25
+    with pytest.raises(UserError, match=r"several scores: write torchmetrics.text.Scores.KEY with .* recall"):
+        registry.function("torchmetrics.text.Scores")(texts)
+
+
+def test_objects_are_no_names_of_metrics() -> None:
+    with pytest.raises(UserError, match="not the name of a text metric, such as"):
+        registry.function(torchmetrics.text.CharErrorRate())

@@ -169,13 +169,6 @@ def test_each_run_is_read_once_despite_symbolic_links(tmp_path: Path) -> None:
     assert [record.directory for record in study.runs] == [run.directory.resolve()]
 
 
-def test_symbolic_link_to_a_study_is_followed(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "disk")
-    (tmp_path / "outputs").mkdir()
-    (tmp_path / "outputs" / "study").symlink_to(tmp_path / "disk")
-    assert [record.directory for record in collect([tmp_path / "outputs"]).runs] == [run.directory.resolve()]
-
-
 def test_home_folder_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     write_run(tmp_path / "outputs")
@@ -224,24 +217,10 @@ def test_interpolations_of_a_foreign_config_are_not_resolved(
     assert "hunter2" not in str(record)
 
 
-def test_interpolated_seed_is_broken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ATTNLAB_SECRET", "7")
-    run = write_run(tmp_path, seed=3)
-    run.config.write_text(run.config.read_text().replace("seed: 3", "seed: ${oc.env:ATTNLAB_SECRET}"))
-    (record,) = collect([tmp_path]).runs
-    assert (record.seed, record.status) == (3, "broken")
-
-
 def test_variants_are_ranked_by_the_first_metric() -> None:
     assert study({"a": [1.0, 3.0], "b": [5.0], "c": [2.0]}).variants == ["b", "a", "c"]
     assert study({"a": [1.0, 3.0], "b": [5.0], "c": [float("nan")]}, "val/loss").variants == ["a", "b", "c"]
     assert study({"a": [6.0, float("nan")], "b": [5.0]}).variants == ["a", "b"]
-
-
-def test_variants_without_main_metrics_are_in_alphabetical_order(tmp_path: Path) -> None:
-    for variant in ("mean", "dot"):
-        write_run(tmp_path, variant, scores={"test/attention/entropy": 1.0})
-    assert collect([tmp_path]).variants == ["dot", "mean"]
 
 
 def test_standstill_does_not_count_as_a_speed(tmp_path: Path) -> None:
@@ -283,12 +262,6 @@ def test_variants_are_distinguished_by_their_settings(tmp_path: Path) -> None:
         "additive · decoder.size=128": 2,
         "none": 1,
     }
-
-
-def test_runs_with_different_settings_and_seeds_are_distinguished(tmp_path: Path) -> None:
-    write_run(tmp_path, seed=0, optimizer={"lr": 0.1})
-    write_run(tmp_path, seed=1, optimizer={"lr": 0.2})
-    assert set(collect([tmp_path]).variants) == {"additive · optimizer.lr=0.1", "additive · optimizer.lr=0.2"}
 
 
 def test_settings_equal_to_the_seed_do_not_distinguish_variants(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from attnlab.files.predictions import Prediction
 from attnlab.report import explorer
 from attnlab.report.collect import collect
-from attnlab.report.explorer import Sentence, disagreement, explorer_json, gather_sentences, score_of
+from attnlab.report.explorer import Sentence, explorer_json, gather_sentences, score_of
 from studies import make_run
 
 TEXTS = [("a b c", "x y"), ("d e", "z")]
@@ -23,13 +23,12 @@ def test_first_seed_with_weights_represents_a_variant(tmp_path: Path) -> None:
     runs, (one, other) = gather_sentences(collect([tmp_path]))
     assert sorted(runs) == [("dot", 1), ("none", 0)]
     dot = runs.index(("dot", 1))
-    assert (one.source, one.references, one.disagreement, one.score) == ("a b c", ("x y",), 0, 100)
+    assert (one.source, one.references, one.score) == ("a b c", ("x y",), 100)
     ours, theirs = other.outputs[dot], other.outputs[1 - dot]
     assert (ours.hypothesis, score_of(ours)) == ("q", 0)
     assert ours.tokens == ["q", "<eos>"]
     assert ours.source_tokens == ["d", "e"]
     assert ((theirs.hypothesis,), theirs.weights) == (theirs.references, None)
-    assert other.disagreement == 100
 
 
 def test_different_sources_are_separate_sentences(tmp_path: Path) -> None:
@@ -53,14 +52,6 @@ def test_unreadable_attention_file_is_skipped_with_a_warning(
     assert runs == [("dot", 1)]
     assert len(sentences) == 2
     assert "the attention explorer omits" in caplog.text
-
-
-def test_disagreement_is_the_mean_over_pairs_of_outputs() -> None:
-    assert disagreement(["abcdef"]) is None
-    assert disagreement(["abcdef", "abcdef"]) == 0
-    # One of three pairs is equal, two have nothing in common
-    assert disagreement(["aaaaaa", "aaaaaa", "bbbbbb"]) == pytest.approx(200 / 3)
-    assert disagreement(["abc d", "abd"]) == pytest.approx(disagreement(["abd", "abc d"]))
 
 
 def output(source_tokens: list[str], weights: np.ndarray | None = None) -> Prediction:

@@ -35,7 +35,6 @@ def test_outputs_without_weights_have_no_picture() -> None:
         assert prediction_html(replace(PREDICTION, weights=weights)) == "<p>a &lt;b&gt; c → <b>x y</b></p>"
 
 
-def test_html_has_a_light_and_a_dark_picture() -> None:
-    dark, light = re.findall(r'src(?:set)?="data:image/png;base64,([^"]+)"', prediction_html(PREDICTION))
-    images = [image.imread(io.BytesIO(base64.b64decode(each)), format="png") for each in (dark, light)]
-    assert images[0][0, 0, :3].mean() < 0.5 < images[1][0, 0, :3].mean()
+def test_html_has_a_picture() -> None:
+    (picture,) = re.findall(r'src="data:image/png;base64,([^"]+)"', prediction_html(PREDICTION))
+    assert image.imread(io.BytesIO(base64.b64decode(picture)), format="png").ndim == 3

@@ -64,12 +64,6 @@ def test_larger_weights_are_darker_on_a_fixed_scale() -> None:
     assert axes.images[0].get_clim() == (0, 1)
 
 
-def test_colour_map_is_monotonic_in_greyscale() -> None:
-    image = plot_heatmap([[0.0]], ["a"], ["x"]).axes[0].images[0]
-    grey = image.get_cmap()(np.linspace(0, 1, 101))[:, :3] @ [0.2126, 0.7152, 0.0722]
-    assert (np.diff(grey) < 0).all()
-
-
 def test_small_cells_have_a_colour_bar_instead_of_values() -> None:
     few = plot_heatmap(np.eye(9), list("abcdefghi"), list("abcdefghi"))
     many = plot_heatmap(np.eye(30, 50), ["s"] * 50, ["t"] * 30)
@@ -117,8 +111,11 @@ def test_only_wide_labels_are_rotated() -> None:
         ("glücklich", "glücklich"),
         ("a b", "a␣b"),
         ("\n\t", "↵⇥"),
-        ("", ""),
+        ("", "∅"),
         ("a\u200bb", "aU+200Bb"),
+        ("\u200c", "U+200C"),  # alone, joiners and selectors select no glyph
+        ("\u200d\ufe0f", "U+200DU+FE0F"),
+        ("\u3164", "U+3164"),
         ("\x00", "U+0000"),
         ("\ud800", "U+D800"),
         ("\U0010fffe", "U+10FFFE"),
@@ -135,8 +132,7 @@ def test_token_labels(token: str, label: str) -> None:
     assert not text.get_parse_math()
 
 
-@pytest.mark.parametrize("dark", [False, True])
-def test_prediction_has_axis_titles_and_its_texts(dark: bool) -> None:
+def test_prediction_has_axis_titles_and_its_texts() -> None:
     prediction = Prediction(
         index=0,
         source="ä $b",
@@ -148,8 +144,8 @@ def test_prediction_has_axis_titles_and_its_texts(dark: bool) -> None:
         probabilities=[0.97, 0.5, 0.004],
         alignment=[[2, 0]],
     )
-    figure = prediction.plot("one", dark=dark)
-    image, (axes,) = pixels(figure), figure.axes
+    figure = prediction.plot("one")
+    (axes,) = figure.axes
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("source tokens", "output tokens")
     printed = [text.get_text() for text in axes.texts]
     start = printed.index("p")
@@ -169,13 +165,6 @@ def test_prediction_has_axis_titles_and_its_texts(dark: bool) -> None:
     assert content.x0 > 0 <= content.y0
     assert content.x1 < width
     assert content.y1 < height
-    assert (image[0, 0, :3].mean() < 0.5) == dark
-
-    def lightness(row: int, column: int) -> float:
-        x, y = axes.transData.transform((column - 0.4, row - 0.4))
-        return float(image[image.shape[0] - round(y), round(x), :3].mean())
-
-    assert (lightness(0, 1) > lightness(0, 0)) == dark  # larger weights contrast with the paper
 
 
 def test_prediction_without_weights_is_an_error() -> None:
@@ -188,11 +177,6 @@ def test_gold_alignment_is_framed() -> None:
     figure = plot_heatmap(np.zeros((2, 3)), list("abc"), list("xy"), alignment=[[0, 2], [1, 0]])
     frames = [patch.get_xy() for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
     assert frames == [(1.5, -0.5), (-0.5, 0.5)]
-
-
-def test_empty_target_is_an_error() -> None:
-    with pytest.raises(UserError, match="has no attention weights to plot"):
-        plot_heatmap(np.zeros((0, 3)), list("abc"), [])
 
 
 def test_figures_of_training_import_neither_pyplot_nor_statistics() -> None:

@@ -1,19 +1,14 @@
 """The command `attnlab report`."""
 
 import json
-import os
-import pty
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from attnlab.cli.main import run
-from attnlab.cli.report import _margins
-from commands import ATTNLAB, attnlab, clean_environment
-from forked import ForkedProcess
-from run_files import study, write_run
+from commands import attnlab
+from run_files import write_run
 
 
 def write_study(folder: Path) -> None:
@@ -49,26 +44,6 @@ def test_report_prints_tables_and_writes_files(tmp_path: Path) -> None:
     assert (folder / "figures" / "scores-bleu.pdf").read_bytes().startswith(b"%PDF")
 
 
-def test_run_directories_are_counted_in_a_terminal(tmp_path: Path) -> None:
-    write_study(tmp_path)
-    user, device = pty.openpty()
-    with ForkedProcess(
-        [ATTNLAB, "report", "reverse", "--metric", "test/nonsense"],
-        cwd=tmp_path,
-        env=clean_environment(TERM="xterm"),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=device,
-    ) as process:
-        assert process.communicate(timeout=60)[0] == b""
-    shown = os.read(user, 100_000).decode()
-    os.close(user)
-    os.close(device)
-    assert process.returncode == 2
-    assert "reading run 7 of 7" in shown
-    assert "No finished run has the metric" in shown
-
-
 def test_default_output_is_the_folder_of_the_study(tmp_path: Path) -> None:
     write_study(tmp_path)
     assert run(["report", str(tmp_path / "reverse"), "--metric", "test/loss"]) == 0
@@ -78,12 +53,6 @@ def test_default_output_is_the_folder_of_the_study(tmp_path: Path) -> None:
         .read_text()
         .startswith("| variant | seeds | loss")
     )
-
-
-def test_margins_are_in_the_unit_of_the_tables() -> None:
-    assert _margins(study({"dot": [1.0]}, "test/exact_match"), ["exact_match=2"]) == {
-        "test/exact_match": 0.02
-    }
 
 
 def test_study_without_finished_runs_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
-from attnlab.report.statistics import equivalence_p_value, estimate, holm, t_test_p_value
+from attnlab.report.statistics import estimate, holm, t_test_p_value
 
 T_2 = 4.302652729911275  # 97.5 % quantile of Student's t with 2 degrees of freedom
 P_VALUES = st.lists(st.floats(0, 1), max_size=12)
@@ -65,7 +65,6 @@ def test_estimate_of_values_that_are_not_finite_is_nan(
     result = estimate(values, bounds)
     assert all(isnan(number) for number in (result.mean, result.low, result.high))
     assert isnan(t_test_p_value([0.1, *values]))
-    assert isnan(equivalence_p_value([0.1, *values], 0.5))
 
 
 @pytest.mark.parametrize("p", [nan, -0.1, 1.1])
@@ -80,15 +79,6 @@ def test_single_score_has_no_interval() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seeds", [2, 3, 5])
-def test_intervals_have_95_percent_coverage(seeds: int) -> None:
-    draw = np.random.default_rng(seeds)
-    studies = [estimate(list(draw.normal(30, 2, seeds))) for _ in range(4000)]
-    covered = np.mean([result.low <= 30 <= result.high for result in studies])
-    assert covered == pytest.approx(0.95, abs=0.02)  # standard error 0.0034
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("seeds", [3, 5])
 def test_intervals_of_shares_near_one_have_coverage(seeds: int) -> None:
     draw = np.random.default_rng(seeds)
@@ -97,24 +87,9 @@ def test_intervals_of_shares_near_one_have_coverage(seeds: int) -> None:
     assert covered == pytest.approx(0.95, abs=0.02)  # without the transformation 0.90
 
 
-def test_equivalence_of_three_differences() -> None:
-    # Differences 0, 1, 2: mean 1, standard error 1 / √3. Against margin 4, the test at the upper end decides:
-    # t = (1 - 4) √3 = -3 √3, and P(t₂ < -x) = (1 - x / √(2 + x²)) / 2
-    expected = (1 - 3 * sqrt(3) / sqrt(2 + 27)) / 2
-    assert equivalence_p_value([0.0, 1.0, 2.0], 4.0) == pytest.approx(expected)
-    assert equivalence_p_value([0.0, -1.0, -2.0], 4.0) == pytest.approx(expected)
-    assert equivalence_p_value([0.0, 1.0, 2.0], 1.0) == pytest.approx(0.5)  # the mean is at the margin
-
-
-def test_t_tests_equal_those_of_scipy() -> None:
+def test_t_test_equals_that_of_scipy() -> None:
     differences = [0.3, -0.1, 0.8, 0.5]
     assert t_test_p_value(differences) == pytest.approx(stats.ttest_1samp(differences, 0).pvalue)
-    for margin in (0.2, 0.9):
-        ends = (
-            stats.ttest_1samp(differences, -margin, alternative="greater").pvalue,
-            stats.ttest_1samp(differences, margin, alternative="less").pvalue,
-        )
-        assert equivalence_p_value(differences, margin) == pytest.approx(max(ends))
 
 
 def test_holm_correction_of_four_p_values() -> None:
@@ -132,9 +107,3 @@ def test_holm_equals_the_step_down_procedure(p_values: list[float], level: float
             break  # the procedure stops at the first that is not rejected
         rejected.add(index)
     assert {index for index, p in enumerate(holm(p_values)) if p <= level} == rejected
-
-
-def test_holm_controls_the_family_wise_error_rate() -> None:
-    draw = np.random.default_rng(0)
-    error_rate = np.mean([min(holm(list(draw.uniform(size=10)))) < 0.05 for _ in range(2000)])
-    assert error_rate == pytest.approx(1 - (1 - 0.05 / 10) ** 10, abs=0.02)  # 0.049, standard error 0.005

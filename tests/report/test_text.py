@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.text import Text
 
-from attnlab.report.text import LabelFonts
+from attnlab.report.text import LabelFonts, visible
 
 
 def rendered(text: str) -> Text:
@@ -40,3 +40,17 @@ def test_one_font_renders_a_whole_word() -> None:
         pytest.skip("no font with Devanagari is installed")
     font = get_font(findfont(FontProperties(family=label.get_fontfamily()[0])))
     assert all(font.get_char_index(ord(character)) for character in "क्ष\u200dी")
+
+
+def test_missing_script_is_logged_once_by_name(caplog: pytest.LogCaptureFixture) -> None:
+    fonts = LabelFonts(["\U00010a00\U00010a10", "a"])
+    if fonts.drawable("\U00010a10") != "U+10A10":
+        pytest.skip("a font with Kharoshthi is installed")
+    LabelFonts(["\U00010a11"])
+    (message,) = caplog.messages
+    assert message == "no installed font has Kharoshthi characters: figures show their code points"
+
+
+@pytest.mark.parametrize("text", ["क्ष\u200dी", "می\u200cخواهم", "❤\ufe0f", "two words"])
+def test_joiners_and_selectors_in_words_stay(text: str) -> None:
+    assert visible(text) == text

@@ -6,7 +6,6 @@ import argparse
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -73,15 +72,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="columns of the LaTeX tables of scores, such as seeds BLEU (default: all)",
     )
     parser.add_argument("--all-pairs", action="store_true", help="compare every pair of variants")
-    parser.add_argument(
-        "--margin",
-        action="extend",
-        nargs="+",
-        default=[],
-        metavar="METRIC=VALUE",
-        help="test whether variants are equivalent: whether they differ by less than VALUE in the unit of "
-        "the tables, such as bleu=0.5 (TOST over seeds)",
-    )
 
 
 def main(options: argparse.Namespace) -> int:
@@ -112,7 +102,6 @@ def main(options: argparse.Namespace) -> int:
         study,
         reference=options.reference,
         all_pairs=options.all_pairs,
-        margins=_margins(study, options.margin),
         progress=_with_progress_bar,
     )
     dashboards = _publish(study, comparisons, options.entity) if options.wandb else []
@@ -193,26 +182,6 @@ def _columns(tables: Sequence[Table], names: Sequence[str]) -> list[str]:
         if name not in chosen:
             raise UsageError(f"--columns {name}: choose from {', '.join(columns)}")
     return [chosen[name] for name in names]
-
-
-def _margins(study: Study, assignments: Sequence[str]) -> dict[str, float]:
-    """Parse METRIC=VALUE, in the unit of the tables; a name without split applies to every split."""
-    margins: dict[str, float] = {}
-    for assignment in assignments:
-        name, _, value = assignment.rpartition("=")
-        chosen = [metric for metric in study.metrics if name in (metric, registry.name(metric))]
-        if not chosen:
-            raise UsageError(
-                f"--margin {assignment}: write METRIC=VALUE with one of {', '.join(study.metrics)}"
-            )
-        try:
-            margin = float(value)
-        except ValueError:
-            margin = 0
-        if not 0 < margin < inf:
-            raise UsageError(f"--margin {assignment}: the margin must be a finite number above 0")
-        margins |= {metric: margin / registry.metric(metric).scale for metric in chosen}
-    return margins
 
 
 def _with_progress_bar(tasks: Sequence[Task]) -> Iterable[Task]:

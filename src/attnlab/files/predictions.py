@@ -80,11 +80,11 @@ class Prediction:
         """Probability of the hypothesis given the source."""
         return None if self.log_p is None else exp(self.log_p)
 
-    def plot(self, title: str = "", *, dark: bool = False) -> InlineFigure:
+    def plot(self, title: str = "") -> InlineFigure:
         """Plot the weights [T, S] as a heat map; raise `UserError` if there are none."""
         from attnlab.report.heat_map_figure import plot_heatmap
 
-        return plot_heatmap(self, title, dark=dark)
+        return plot_heatmap(self, title)
 
     def with_own_weights(self) -> Prediction:
         """Return a copy whose weights are no view of an array of the whole batch."""

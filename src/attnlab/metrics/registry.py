@@ -1,22 +1,15 @@
 """Registry of metrics: one `Metric` for each, with its function, label, unit, range and direction.
 
-A text metric is a function with the decorator `text_metric`, in a module of `attnlab.metrics.text` or in one
-of the user's; logging, tables, report and dashboard read its row of `METRICS`. The other metrics are computed
-together (`attnlab.metrics.tokens`, `attnlab.metrics.attention`, `attnlab.explain`), and their rows are in
-`METRICS` below, so that reading results imports no torch.
-
-Logged names have a prefix for the split: "val/bleu", "test/bleu", "attention/entropy" (validation) and
-"test/attention/entropy". With several test sets the prefix contains the name of the set:
-"test/mscoco/bleu". `metric` returns the metric of a name with or without the prefix.
-
-Runs store shares and rates as fractions of 1, and WER, as its shared tasks do, in percent. Terminal, log,
-tables and figures show all of them in percent.
+A text metric is a function with the decorator `text_metric`, in a module of `attnlab.metrics.text` or of the
+user. Others are computed together (`attnlab.metrics.tokens`, `attnlab.metrics.attention`); their rows are in
+`METRICS`, so that reading results imports no torch. Runs store shares and rates as fractions of 1, and WER,
+as its shared tasks do, in percent. Terminal, log, tables and figures show all of them in percent.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 from attnlab.errors import UserError
 from attnlab.metrics.sentence_counts import SentenceCounts
@@ -61,23 +54,19 @@ class Metric:
 
     label: str  # name in tables and figures, without the split
     # source of the values: decoded "text", the "token" distribution given the reference, "attention" weights,
-    # an "explanation" (see `attnlab.explain`), or the "training" loop
+    # an "explanation" (an option of the group `explain`), or the "training" loop
     kind: Kind
     format: str = "number"  # key of `FORMATS`
     direction: Direction | None = None  # whether higher or lower is better; None if neither is
     function: TextMetric | None = None  # function of a text metric
     # returns the settings of a metric with several definitions, given the scored texts
     signature: Callable[[Texts], str] | None = None
-    # returns the metric's `SentenceCounts`, given its tokenizer, for metrics that follow from counts per
-    # sentence and can therefore be tested for significance over the sentences; None if its tokens need a
-    # vocabulary
+    # returns the metric's `SentenceCounts`, given its tokenizer, for tests over sentences; None if the tokens
+    # need a vocabulary
     counts: Callable[[str], SentenceCounts | None] | None = None
-    # the tokenizer of the counts is that of the targets, by the name of its option, not sacreBLEU's
-    of_target_tokens: bool = False
-    # a text metric that is computed for every corpus. The others are named by `Corpus.metrics`
-    default: bool = False
-    # position among the metrics that a study is compared by (1 first); None if it is not one of them
-    rank: int | None = None
+    of_target_tokens: bool = False  # the tokenizer of the counts is that of the targets, not sacreBLEU's
+    default: bool = False  # computed for every corpus; the others are named by `Corpus.metrics`
+    rank: int | None = None  # position among the metrics that studies are compared by; 1 is the first
     logged: str = ""  # name with the split, such as "test/bleu"; set by `metric`
 
     @property
@@ -154,10 +143,9 @@ class Metric:
         return f"{shown}{of} {self.title}"
 
     def sentence_counts(self, tokenizer: str = WORDS) -> SentenceCounts | None:
-        """Return the counts per sentence; None if the metric is not computed from such counts.
+        """Return the counts per sentence, given sacreBLEU's tokenizer or the option of that of the targets.
 
-        Args:
-            tokenizer: sacreBLEU's name, or the option of the tokenizer of the targets (`of_target_tokens`).
+        None if the metric is not computed from such counts.
         """
         return None if self.counts is None else self.counts(tokenizer)
 
@@ -210,27 +198,49 @@ def names(kind: Kind) -> tuple[str, ...]:
 
 def function(metric: str) -> TextMetric:
     """Return the function of a text metric."""
-    info = METRICS.get(metric)
+    if not isinstance(metric, str):
+        raise UserError(
+            f"{metric!r} is not the name of a text metric, such as {TORCHMETRICS}CharErrorRate. Metrics of "
+            "tokens cannot be added: log them in a subclass of Seq2SeqModule"
+        )
     if metric.startswith(TORCHMETRICS):
-        return _of_torchmetrics(metric.removeprefix(TORCHMETRICS))
+        return _of_torchmetrics(metric)
+    info = METRICS.get(metric)
     if info is None or info.function is None:
         raise UserError(f"Unknown text metric {metric!r}. Choose from: {', '.join(names('text'))}")
     return info.function
 
 
-def _of_torchmetrics(name: str) -> TextMetric:
-    """Return the function of a class of torchmetrics with its default arguments, such as "CharErrorRate"."""
+def _of_torchmetrics(metric: str) -> TextMetric:
+    """Return the function of a class of torchmetrics with its default arguments, such as "CharErrorRate".
+
+    Of a class with several scores, the name ends in one of them: "ROUGEScore.rougeL_fmeasure".
+    """
     import torchmetrics.text
 
+    name, _, key = metric.removeprefix(TORCHMETRICS).partition(".")
     kind = getattr(torchmetrics.text, name, None)
     if kind is None:
-        raise UserError(f"{TORCHMETRICS}{name}: torchmetrics has no such metric of texts")
-    several = name.endswith(("BLEUScore", "CHRFScore", "TranslationEditRate", "ExtendedEditDistance"))
+        raise UserError(f"{metric}: torchmetrics has no such metric of texts")
+    several = name.endswith(
+        ("BLEUScore", "CHRFScore", "TranslationEditRate", "ExtendedEditDistance", "ROUGEScore")
+    )
 
     def compute(texts: Texts) -> float:
         # A class for one reference compares with the first
         references = [[*each] if several else each[0] for each in texts.references]
-        return float(kind()(texts.hypotheses, references))
+        try:
+            scores = kind()(texts.hypotheses, references)
+        except (ImportError, TypeError, ValueError) as error:
+            raise UserError(f"{metric}: {' '.join(str(error).split())}") from error
+        if isinstance(scores, Mapping):
+            if key not in scores:
+                keys = ", ".join(scores)
+                raise UserError(
+                    f"{metric} has several scores: write {TORCHMETRICS}{name}.KEY with one of {keys}"
+                )
+            scores = scores[key]
+        return float(scores)
 
     return compute
 
@@ -241,14 +251,15 @@ def signatures(metrics: Iterable[str], texts: Texts) -> dict[str, str]:
     return {name: write(texts) for name, write in signature_of.items() if write is not None}
 
 
-def describe_foreign(metrics: Iterable[str]) -> dict[str, dict[str, str | None]]:
-    """Return label, format and direction of the text metrics that are not part of attnlab.
+DESCRIBED = ("label", "format", "direction")
+"""Attributes of metrics that are not part of attnlab, in `result.json`."""
 
-    `result.json` stores them, so that a report, which does not import the user's module, can show the metric.
-    """
+
+def describe_foreign(metrics: Iterable[str]) -> dict[str, dict[str, str | None]]:
+    """Return `DESCRIBED` of the text metrics from outside, whose module a report does not import."""
     known = {name: METRICS[name] for name in metrics if name in METRICS}
     return {
-        name: {"label": each.label, "format": each.format, "direction": each.direction}
+        name: {key: getattr(each, key) for key in DESCRIBED}
         for name, each in known.items()
         if each.function is not None and not each.function.__module__.startswith("attnlab.")
     }
@@ -258,14 +269,8 @@ def register_described(metrics: Mapping[str, Any]) -> None:
     """Register the metrics of `describe_foreign` that are unknown; ignore damaged descriptions."""
     for name, each in metrics.items():
         if isinstance(each, Mapping) and each.get("format") in FORMATS and isinstance(each.get("label"), str):
-            direction = each.get("direction")
-            metric = Metric(
-                label=each["label"],
-                kind="text",
-                format=each["format"],
-                direction=direction if direction in get_args(Direction) else None,
-            )
-            METRICS.setdefault(str(name), metric)
+            attributes: dict[str, Any] = {key: each.get(key) for key in DESCRIBED}
+            METRICS.setdefault(str(name), Metric(kind="text", **attributes))
 
 
 def split(metric: str) -> str:
@@ -319,27 +324,30 @@ def score(texts: Texts, metrics: Iterable[str] | None = None) -> Scores:
 def score_by_length(
     texts: Texts, lengths: Sequence[int], metrics: Iterable[str], *, bins: int = 10
 ) -> list[LengthScores]:
-    """Compute the metrics separately for short and long sentences.
+    """Compute the metrics for the predictions in each of `length_bins`.
 
     Args:
         texts: N predictions.
         lengths: the length of each, [N].
-        bins: maximum number of length ranges. All have the same width and start at the shortest length;
-            ranges without a sentence are left out. With few distinct lengths each one is a range.
+        bins: maximum number of bins.
     """
-    metrics = list(metrics)
+    metrics, rows = list(metrics), []
+    for shortest, longest, members in length_bins(lengths, bins):
+        part = replace(texts, predictions=[texts.predictions[row] for row in members])
+        values = score(part, metrics).values
+        scores = {metric: values.get(metric) for metric in metrics}
+        rows.append(LengthScores(shortest, longest, len(members), scores))
+    return rows
+
+
+def length_bins(lengths: Sequence[int], bins: int = 10) -> Iterator[tuple[int, int, list[int]]]:
+    """Yield the shortest and the longest length of each bin, and the positions of its lengths.
+
+    All bins have the same width, and the first one starts at the shortest length. Empty ones are left out.
+    """
     first, last = min(lengths), max(lengths)
     width = ceil((last - first + 1) / bins)
-    rows = []
-    for shortest in range(first, last + 1, width):
-        longest = min(shortest + width - 1, last)
-        chosen = [
-            prediction
-            for prediction, length in zip(texts.predictions, lengths, strict=True)
-            if shortest <= length <= longest
-        ]
-        if chosen:
-            values = score(replace(texts, predictions=chosen), metrics).values
-            scores = {metric: values.get(metric) for metric in metrics}
-            rows.append(LengthScores(shortest, longest, len(chosen), scores))
-    return rows
+    for low in range(first, last + 1, width):
+        high = min(low + width - 1, last)
+        if members := [row for row, length in enumerate(lengths) if low <= length <= high]:
+            yield low, high, members

@@ -1,8 +1,7 @@
 """Corpus metrics as counts per sentence, for significance tests that resample sentences.
 
-A corpus score is computed from counts that add up over sentences: [N, C] is a table of N sentences and C
-counts. sacreBLEU computes the counts. Significance tests compute the score of many thousands of sums, so the
-score is a function of arrays; it equals sacreBLEU's, which is imported when a score is computed.
+[N, C] is a table of N sentences and C counts, which add up over sentences. sacreBLEU computes the counts; the
+score is a function of arrays of sums, since tests compute it thousands of times, and equals sacreBLEU's.
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ from attnlab.metrics.texts import matches, references_of
 Counts = NDArray[np.float64]
 """Whole numbers, stored as floats because float matrix products are faster."""
 
-MAX_CORPORA = 1024
-"""Number of pairs of a test set and its hypotheses whose counts are kept in memory."""
 MAX_SENTENCES = 2**15
 """Number of inputs, and of pairs of an input and a hypothesis, whose counts are kept in memory."""
 
@@ -62,10 +59,6 @@ def _sacrebleu(
     Uses the methods on which sacreBLEU's own paired tests are built; there is no public equivalent.
     """
 
-    @lru_cache(maxsize=MAX_CORPORA)
-    def counts(hypotheses: tuple[str, ...], references: tuple[tuple[str, ...], ...]) -> Counts:
-        return np.array([*map(row, hypotheses, references)], dtype=float)
-
     @lru_cache(maxsize=MAX_SENTENCES)  # several systems may have the same output
     def row(hypothesis: str, references: tuple[str, ...]) -> tuple[int, ...]:
         metric._ref_cache = ngrams(references)
@@ -76,9 +69,7 @@ def _sacrebleu(
         return metric._cache_references([[prepare(reference)] for reference in references])
 
     def count(predictions: Sequence[Prediction]) -> Counts:
-        pairs = ((prediction.hypothesis, references_of(prediction)) for prediction in predictions)
-        hypotheses, references = zip(*pairs, strict=True)
-        return counts(hypotheses, references)
+        return np.array([row(each.hypothesis, references_of(each)) for each in predictions], dtype=float)
 
     return SentenceCounts(count, value)
 

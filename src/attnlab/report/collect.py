@@ -1,8 +1,7 @@
 """Finding run directories and reading their files.
 
-An unreadable run directory becomes a broken record with the reason, so that missing runs are visible in a
-report. Configurations may come from other people: their interpolations, such as `${oc.env:…}`, are never
-resolved.
+An unreadable run directory becomes a broken record with the reason, so that a report shows missing runs.
+Interpolations in configurations, such as `${oc.env:…}`, are never resolved.
 """
 
 import json
@@ -105,68 +104,66 @@ def _find_runs(paths: Sequence[Path]) -> Iterator[Path]:
 
 def _read_run(run: Run) -> RunRecord:
     """Read a run directory; return a broken record if that fails."""
-    record = _record_from_name(run)
-    try:
-        record = _with_config_and_curves(run, record)
-        return _with_results(run, record) if record.finished else record
-    except Exception as error:  # an unreadable directory must not hide the others
-        reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
-        return replace(record, status="broken", error=reason)
-
-
-def _record_from_name(run: Run) -> RunRecord:
-    """Create a broken record with the variant and the seed in the name of the directory."""
     name = run.directory.name
     match = RUN_NAME.fullmatch(name)
-    return RunRecord(
+    record = RunRecord(
         directory=run.directory,
         study=run.directory.parent.name,
         variant=match["variant"] if match else name,
         seed=int(match["seed"]) if match else -1,
         status="broken",
     )
+    try:
+        record = replace(record, **_settings(run))
+        record = replace(record, **_progress(run))
+        return replace(record, **_results(run)) if record.finished else record
+    except Exception as error:  # an unreadable directory must not hide the others
+        reason = str(error) if isinstance(error, UserError) else f"{type(error).__name__}: {error}"
+        return replace(record, status="broken", error=reason)
 
 
-def _with_config_and_curves(run: Run, record: RunRecord) -> RunRecord:
-    """Add the configuration, the status and the logged metrics."""
+def _settings(run: Run) -> dict[str, Any]:
+    """Return the configuration, and the attributes of a record that it contains."""
     config = run.read_settings()
     missing = [key for key in ("name", "variant", "seed") if config.get(key) is None]
     if missing:
         raise UserError(f"config.yaml lacks {', '.join(missing)}: it is not the configuration of a run")
     if not str(config["seed"]).isdecimal():
         raise UserError(f"config.yaml has seed={config['seed']}, which is not a whole number")
-    record = replace(
-        record,
-        study=escape_control_characters(str(config["name"])),
-        variant=escape_control_characters(str(config["variant"])),
-        seed=int(config["seed"]),
-        config={str(key): value for key, value in config.items()},
-    )
+    return {
+        "study": escape_control_characters(str(config["name"])),
+        "variant": escape_control_characters(str(config["variant"])),
+        "seed": int(config["seed"]),
+        "config": {str(key): value for key, value in config.items()},
+    }
+
+
+def _progress(run: Run) -> dict[str, Any]:
+    """Return the status, the logged metrics, and the code and machine that trained the run."""
     problem = run.result_problem()
     if problem is not None:
         raise UserError(f"result.json {problem}")
     result = run.read_result()
     status = result.get("status", "not started")  # a worker writes result.json first
-    error = result.get("error") or UNFINISHED.get(status)
     try:
         series = read_metrics(run.metrics) if run.metrics.is_file() else {}
     except (KeyError, TypeError, ValueError) as damage:
         raise UserError(f"metrics.csv cannot be read: {damage}") from damage
     steps_per_second = series.get("throughput/steps_per_second", [])
-    return replace(
-        record,
-        status=status,
-        error=None if status == "finished" else str(error),
-        series=series,
-        tokens_per_second=_median(series.get("throughput/tokens_per_second", [])),
-        seconds_per_step=_median([(step, 1 / value) for step, value in steps_per_second if value > 0]),
-        commit=result.get("git_commit"),
-        cpu=result.get("cpu"),
-        versions={"python": result["python"], **result["packages"]} if "packages" in result else {},
-    )
+    return {
+        "status": status,
+        "error": None if status == "finished" else str(result.get("error") or UNFINISHED.get(status)),
+        "series": series,
+        "tokens_per_second": _median(series.get("throughput/tokens_per_second", [])),
+        "seconds_per_step": _median([(step, 1 / value) for step, value in steps_per_second if value > 0]),
+        "commit": result.get("git_commit"),
+        "cpu": result.get("cpu"),
+        "versions": {"python": result["python"], **result["packages"]} if "packages" in result else {},
+    }
 
 
-def _with_results(run: Run, record: RunRecord) -> RunRecord:
+def _results(run: Run) -> dict[str, Any]:
+    """Return the scores, the costs and the outputs of a finished run."""
     result = run.read_result()
     registry.register_described(result.get("described", {}))
     memory = result.get("peak_memory") or {}
@@ -174,19 +171,16 @@ def _with_results(run: Run, record: RunRecord) -> RunRecord:
     stored = {split: run.predictions / predictions_file(split) for split in splits}
     stored = {split: path for split, path in stored.items() if path.is_file()}
     used = [split for split in stored if split != "val"] or list(stored)
-    return replace(
-        record,
-        scores={name: float(value) for name, value in result["metrics"].items()},
-        undefined={str(name): str(reason) for name, reason in result.get("undefined", {}).items()},
-        parameters=result.get("parameters"),
-        steps=result.get("steps"),
-        seconds=result.get("seconds"),
-        peak_memory=memory.get("gpu", memory.get("host")),
-        signatures=result.get("signatures", {}),
-        data={name: split["sha256"] for name, split in result.get("data", {}).get("splits", {}).items()},
-        code=result.get("code", {}).get("parts", {}),
-        predictions={split: load_predictions(stored[split]) for split in used},
-    )
+    return {
+        "scores": {name: float(value) for name, value in result["metrics"].items()},
+        "undefined": {str(name): str(reason) for name, reason in result.get("undefined", {}).items()},
+        **{name: result.get(name) for name in ("parameters", "steps", "seconds")},
+        "peak_memory": memory.get("gpu", memory.get("host")),
+        "signatures": result.get("signatures", {}),
+        "data": {name: split["sha256"] for name, split in result.get("data", {}).get("splits", {}).items()},
+        "code": result.get("code", {}).get("parts", {}),
+        "predictions": {split: load_predictions(stored[split]) for split in used},
+    }
 
 
 def _median(series: list[tuple[int, float]]) -> float | None:

@@ -13,16 +13,13 @@ Across **data sets**, such as languages: would the difference persist on other d
 trained on several ones are paired by data set, and compared by a paired t test of the mean differences over
 seeds. Runs on different data sets are not compared.
 
-Where a margin of equivalence is given for a metric, two one-sided paired t tests over seeds answer whether
-the difference is smaller than the margin (`attnlab.report.statistics.equivalence_p_value`).
-
 All p-values, of all questions, all pairs of variants and all metrics, are one family and corrected by Holm's
 method: the probability of at least one false claim is at most 5 %. Intervals are not corrected. Those over
 seeds are limited to the possible differences of the metric.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations, product
@@ -37,7 +34,7 @@ from attnlab.errors import UsageError
 from attnlab.metrics import registry
 from attnlab.metrics.sentence_counts import Counts
 from attnlab.report.resampling import paired_test, sentences_of
-from attnlab.report.statistics import equivalence_p_value, estimate, holm, t_test_p_value
+from attnlab.report.statistics import estimate, holm, t_test_p_value
 from attnlab.report.study import RunRecord, Study, noun_of
 
 RunPair = tuple[RunRecord, RunRecord]
@@ -70,9 +67,6 @@ class Comparison:
     p: float | None = None  # uncorrected; None if there is no test
     p_corrected: float | None = None  # by Holm over the family
     family_size: int = 0  # number of p-values in the family
-    margin: float | None = None  # largest difference that counts as equivalent; None without that test
-    p_equivalence: float | None = None  # uncorrected, over seeds
-    p_equivalence_corrected: float | None = None  # by Holm over the same family
     noun: str = "sentences"  # "inputs" if they are not sentences: see `noun_of`
     data_sets: int | None = None  # for comparisons over data sets
     left_out: int = 0  # seeds that both variants finished without a finite score of one of them
@@ -84,7 +78,7 @@ class Comparison:
 
     @property
     def summary(self) -> str:
-        """The result as one sentence, and a second one about equivalence if that was tested.
+        """The result as one sentence.
 
         A difference that is not significant has the sign of the tables, variant - reference. A significant
         one is positive, and the better one of the two is named first.
@@ -116,16 +110,7 @@ class Comparison:
         basis = seeds if self.sentences is None else f"{self.sentences:,} {self.noun}, {seeds}"
         if self.data_sets is not None:
             basis = f"{self.data_sets} data sets, {seeds}"
-        return f"{lead} [{low}, {high}], {_format_p(self.p_corrected)}{holm}, {basis}.{self._equivalence}"
-
-    @property
-    def _equivalence(self) -> str:
-        """The result of the test of equivalence as one sentence; empty without it."""
-        p = self.p_equivalence_corrected
-        if self.margin is None or p is None:
-            return ""
-        shown = "Equivalent" if p < SIGNIFICANCE_LEVEL else "Not shown to be equivalent"
-        return f" {shown} within ± {registry.metric(self.metric).amount(self.margin)} (TOST, {_format_p(p)})."
+        return f"{lead} [{low}, {high}], {_format_p(self.p_corrected)}{holm}, {basis}."
 
 
 def by_question(comparisons: Iterable[Comparison]) -> dict[str, list[Comparison]]:
@@ -133,8 +118,7 @@ def by_question(comparisons: Iterable[Comparison]) -> dict[str, list[Comparison]
     groups: dict[str, list[Comparison]] = {}
     headings = {"seeds": "Across training runs", "data": "Across data sets"}
     for each in comparisons:
-        heading = headings.get(each.over, f"Across test {each.noun}")
-        groups.setdefault(heading, []).append(each)
+        groups.setdefault(headings.get(each.over, f"Across test {each.noun}"), []).append(each)
     return groups
 
 
@@ -143,7 +127,6 @@ def compare(
     *,
     reference: str | None = None,
     all_pairs: bool = False,
-    margins: Mapping[str, float] | None = None,
     progress: Callable[[Sequence[Task]], Iterable[Task]] = lambda tasks: tasks,
 ) -> list[Comparison]:
     """Compare variants in each metric of the study, over seeds and, if possible, over sentences.
@@ -153,7 +136,6 @@ def compare(
         reference: variant that the others are compared with; by default "none". Without such a variant,
             or with several, every variant is compared with every other one.
         all_pairs: compare every variant with every other one in any case.
-        margins: largest difference that counts as equivalent, by metric.
         progress: wraps the tasks, for example in a progress bar.
 
     Returns:
@@ -199,7 +181,7 @@ def compare(
         comparison = Comparison(
             metric, variant, other, "seeds", seeds=len(pairs), left_out=len(finished) - len(pairs)
         )
-        over_seeds.append(_over_seeds(comparison, pairs, (margins or {}).get(metric)))
+        over_seeds.append(_over_seeds(comparison, pairs))
         over_sentences += _over_sentences(comparison, pairs, counts)
     model = next(
         (name for name, variants in study.models.items() if reference in variants.values()), reference
@@ -250,22 +232,20 @@ def _over_data(study: Study, reference: str | None, all_pairs: bool) -> Iterator
                 yield _t_test(comparison, np.array(differences))
 
 
-def _over_seeds(comparison: Comparison, pairs: Sequence[RunPair], margin: float | None) -> Comparison:
-    """Add the result of Student's paired t test, and of the test of equivalence if there is a margin."""
+def _over_seeds(comparison: Comparison, pairs: Sequence[RunPair]) -> Comparison:
+    """Add the result of Student's paired t test."""
     if not pairs:
         return comparison
     ours, theirs = np.array([[run.scores[comparison.metric] for run in pair] for pair in pairs]).T  # [n], [n]
-    return _t_test(comparison, ours - theirs, margin)
+    return _t_test(comparison, ours - theirs)
 
 
 def _score_by_seed(runs: Sequence[RunRecord], metric: str) -> dict[int, float]:
     return {run.seed: score for run in runs if (score := run.score(metric)) is not None}
 
 
-def _t_test(
-    comparison: Comparison, differences: NDArray[np.float64], margin: float | None = None
-) -> Comparison:
-    """Add the mean of differences [n] and, if they vary, its interval and its tests."""
+def _t_test(comparison: Comparison, differences: NDArray[np.float64]) -> Comparison:
+    """Add the mean of differences [n] and, if they vary, its interval and its test."""
     comparison = replace(comparison, difference=float(differences.mean()))
     if np.ptp(differences) < 1e-9:
         return comparison
@@ -279,8 +259,6 @@ def _t_test(
         high=float(high),
         effect_size=float(effect_size),
         p=t_test_p_value(differences),
-        margin=margin,
-        p_equivalence=None if margin is None else equivalence_p_value(differences, margin),
     )
 
 
@@ -313,17 +291,10 @@ def _over_sentences(
 
 def correct(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Correct the p-values of comparisons as one family, also those of several calls of `compare`."""
-    tested = [p for each in comparisons for p in (each.p, each.p_equivalence) if p is not None]
-    corrected = iter(holm(tested))
+    corrected = iter(holm([each.p for each in comparisons if each.p is not None]))
+    size = sum(each.p is not None for each in comparisons)
     return [
-        each
-        if each.p is None
-        else replace(
-            each,
-            p_corrected=next(corrected),
-            p_equivalence_corrected=None if each.p_equivalence is None else next(corrected),
-            family_size=len(tested),
-        )
+        each if each.p is None else replace(each, p_corrected=next(corrected), family_size=size)
         for each in comparisons
     ]
 

@@ -31,7 +31,6 @@
   const items = sentences.map((sentence, index) => {
     const facts = [`${sentence.tokens.length} tokens`];
     if (sentence.score !== null) facts.push(`${scoreName} ${sentence.score.toFixed(1)}`);
-    if (sentence.disagreement !== null) facts.push(`disagreement ${sentence.disagreement.toFixed(1)}`);
     const item = element("li", { id: `sentence-${index}`, role: "option" },
       element("span", { textContent: sentence.source, dir: "auto" }),
       element("small", { textContent: facts.join(" · ") }));
@@ -44,7 +43,6 @@
     index: (index) => index,
     length: (index) => sentences[index].tokens.length,
     score: (index) => sentences[index].score ?? Infinity,
-    disagreement: (index) => -(sentences[index].disagreement ?? 0), // largest first
   };
 
   function sort() {
@@ -239,10 +237,7 @@
   document.getElementById("forward").addEventListener("click", () => { stop(); setStep(step + 1); });
   play.addEventListener("click", () => (timer === null ? start() : stop()));
 
-  for (const option of [...order.options]) {
-    const absent = { score: (s) => s.score, disagreement: (s) => s.disagreement }[option.value];
-    if (absent !== undefined && sentences.every((sentence) => absent(sentence) === null)) option.remove();
-  }
+  if (sentences.every((sentence) => sentence.score === null)) order.querySelector("[value=score]").remove();
   document.getElementById("gold").hidden = !sentences.some((sentence) =>
     sentence.outputs.some((output) => output?.alignment?.length));
   followCardWidth(cards);

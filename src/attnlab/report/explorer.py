@@ -4,7 +4,6 @@ import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from math import isfinite
 from statistics import fmean
 from typing import Any
@@ -39,13 +38,6 @@ class Sentence:
         scores = [score for output in self.outputs if output and (score := score_of(output)) is not None]
         return fmean(scores) if scores else None
 
-    @property
-    def disagreement(self) -> float | None:
-        """Disagreement of the outputs, 0 to 100; None without a reference or with fewer than two outputs."""
-        if not self.references:
-            return None
-        return disagreement([output.hypothesis for output in self.outputs if output])
-
 
 def gather_sentences(study: Study) -> tuple[list[tuple[str, int]], list[Sentence]]:
     """Return (variant, seed) of one run per variant, and the sentences for which these runs kept weights.
@@ -71,13 +63,6 @@ def score_of(output: Prediction) -> float | None:
     return max((similarity(output.hypothesis, text) for text in output.references), default=output.score)
 
 
-def disagreement(texts: Sequence[str]) -> float | None:
-    """Return 100 minus the mean chrF1 (symmetric) over all pairs of texts; None for fewer than two."""
-    if len(texts) < 2:
-        return None
-    return 100 - fmean(similarity(*sorted(pair), beta=1) for pair in combinations(texts, 2))
-
-
 def explorer_json(
     variants: Sequence[dict[str, str]], sentences: Sequence[Sentence], score: str
 ) -> dict[str, Any]:
@@ -94,7 +79,6 @@ def explorer_json(
             "reference": " | ".join(sentence.references) or None,
             "tokens": source_tokens,
             "score": _round(sentence.score),
-            "disagreement": _round(sentence.disagreement),
             "outputs": [output and _output_json(output, source_tokens) for output in sentence.outputs],
         }
         size += len(json.dumps(data, ensure_ascii=False).encode(errors="replace"))

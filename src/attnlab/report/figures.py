@@ -7,7 +7,6 @@ import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from math import ceil, inf, isfinite
 from pathlib import Path
 from statistics import fmean
@@ -35,7 +34,7 @@ MAX_NAME = 30  # characters of a variant's name in a figure
 
 # Inches
 SIZE = (4.4, 2.9)
-LEGEND_GAP, LEGEND_LINE, LEGEND_CHARACTER, LEGEND_HANDLE = 0.12, 0.19, 0.075, 0.5
+LEGEND_CHARACTER, LEGEND_HANDLE = 0.075, 0.5
 
 MARKER_PATHS = {
     "o": "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z",
@@ -58,7 +57,6 @@ Groups = Mapping[str, Sequence[RunRecord]]
 
 ROW_HEIGHT = 0.3  # inches per variant, in figures with one row per variant
 MAX_POINTS = 300  # points per curve; more are not visible and make the page large
-MAX_BINS = 10  # ranges of source lengths
 
 
 @dataclass(frozen=True)
@@ -79,12 +77,9 @@ def draw_figures(study: Study, styles: Styles) -> list[StudyFigure]:
     With several data sets, the scores of models that were trained on several ones are drawn over the data
     sets, and those of other variants for each data set; there are no curves.
     """
-    several = len(study.parts) > 1
-    kinds = (
-        (_final_scores, _scores_by_length)
-        if several
-        else (_final_scores, _scores_by_length, _training_curves)
-    )
+    kinds = [_final_scores, _scores_by_length]
+    if len(study.parts) == 1:
+        kinds.append(_training_curves)
     with mpl.rc_context(fname=STYLE_SHEET):
         drawn = [*_scores_by_data(study, styles)]
         for part in study.parts:
@@ -114,8 +109,10 @@ def _final_scores(study: Study, groups: Groups, styles: Styles) -> Iterator[Stud
         figure, axes = new_figure(height=0.75 + ROW_HEIGHT * len(groups))
         for row, (variant, runs) in enumerate(groups.items()):
             if scores := _scores(runs, metric):
-                draw_estimate(axes, row, scores, estimate(scores, (low, high)), styles[variant])
-        label_variants(axes, groups)
+                _draw_estimate(axes, row, scores, estimate(scores, (low, high)), styles[variant])
+        axes.set_yticks(range(len(groups)), labels=[truncate(variant, MAX_NAME) for variant in groups])
+        axes.set_ylim(len(groups) - 0.4, -0.6)
+        axes.grid(visible=False, axis="y")
         left, right = axes.get_xlim()
         axes.set_xlim(max(left, low), min(right, high))
         axes.set_xlabel(axis_label(metric, split=several_splits))
@@ -131,33 +128,25 @@ def _final_scores(study: Study, groups: Groups, styles: Styles) -> Iterator[Stud
 
 def _scores_by_data(study: Study, styles: Styles) -> Iterator[StudyFigure]:
     """Draw the scores of the models over the data sets, such as languages or lengths, for each metric."""
-    names = [
-        data
-        for data in (part.data for part in study.parts)
-        if any(data in each for each in study.models.values())
-    ]
+    trained_on = {data for variants in study.models.values() for data in variants}
+    names = [part.data for part in study.parts if part.data in trained_on]
     settings, values = zip(*(name.rpartition("=")[::2] for name in names), strict=True) if names else ((), ())
-    one_setting = len({*settings}) == 1 and not any(SEPARATOR in name for name in names)
+    one_setting = len({*settings}) == 1 and SEPARATOR not in "".join(names)
     ticks = values if one_setting else names
-    groups = study.by_variant()
     in_order = one_setting and all(sort_key(tick) < (inf,) for tick in ticks)
-    for metric in map(registry.metric, study.metrics):
+    shifts = [0.0] * len(study.models) if in_order else np.linspace(-0.15, 0.15, len(study.models)).tolist()
+    groups = study.by_variant()
+    for metric in map(registry.metric, study.metrics if names else ()):
         figure, axes = new_figure()
-        for place, (model, variants) in enumerate(study.models.items()):
-            style, shift = styles[model], 0.3 * (place / max(1, len(study.models) - 1) - 0.5)
-            points = [
-                (x, scores)
-                for x, name in enumerate(names)
-                if (scores := _scores(groups.get(variants.get(name, ""), []), metric))
-            ]
-            means = [fmean(scores) for _, scores in points]
-            spreads = [
-                error_bar(mean, min(scores), max(scores))
-                for mean, (_, scores) in zip(means, points, strict=True)
-            ]
+        for (model, variants), shift in zip(study.models.items(), shifts, strict=True):
+            scores = [_scores(groups.get(variants.get(name, ""), []), metric) for name in names]
+            points = [(x + shift, fmean(each), each) for x, each in enumerate(scores) if each]
             if points:
+                x, means, _ = zip(*points, strict=True)
+                spreads = [error_bar(mean, min(each), max(each)) for _, mean, each in points]
+                style = styles[model]
                 axes.errorbar(
-                    [x + (0 if in_order else shift * (len(study.models) > 1)) for x, _ in points],
+                    x,
                     means,
                     np.concatenate(spreads, axis=1),
                     fmt=style.marker,
@@ -168,13 +157,9 @@ def _scores_by_data(study: Study, styles: Styles) -> Iterator[StudyFigure]:
                 )
         if not axes.has_data():
             continue
-        rotation = 45 if max(map(len, ticks)) * len(ticks) > 40 else 0
-        axes.set_xticks(
-            range(len(ticks)),
-            labels=[truncate(tick, MAX_NAME) for tick in ticks],
-            rotation=rotation,
-            ha="right" if rotation else "center",
-        )
+        axes.set_xticks(range(len(ticks)), labels=[truncate(tick, MAX_NAME) for tick in ticks])
+        if max(map(len, ticks)) * len(ticks) > 40:
+            axes.tick_params(axis="x", labelrotation=45, labelrotation_mode="xtick")
         axes.set_xlim(-0.5, len(ticks) - 0.5)
         axes.set_xlabel(settings[0] if one_setting else "data")
         axes.set_ylabel(axis_label(metric))
@@ -210,12 +195,12 @@ def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[
     if not sources:
         return
     unit, lengths = _source_lengths(sources)
-    edges = range(min(lengths), max(lengths) + 1, ceil((max(lengths) - min(lengths) + 1) / MAX_BINS))
+    bins = [(low, high) for low, high, _ in registry.length_bins(lengths)]
     bands = {
-        variant: _band([_bin_scores(run, metric, unit, edges) for run in runs])
+        variant: _band([_bin_scores(run, metric, unit, bins) for run in runs])
         for variant, runs in decoded.items()
     }
-    if len(edges) < 2 or not any(bands.values()):
+    if len(bins) < 2 or not any(bands.values()):
         return
     figure, axes = new_figure()
     _draw_bands(axes, bands, styles, scale=metric.scale, mark_all=True)
@@ -237,25 +222,20 @@ def _training_curves(study: Study, groups: Groups, styles: Styles) -> Iterator[S
         **{metric.logged: f"{title_of(metric)} on the validation split" for metric in main},
         "attention/entropy": "Attention entropy",
         "attention/alignment_accuracy": "Alignment accuracy of attention",
-        "lr-*": "Learning rate",
     }
-    for metric, title in ((registry.metric(name), title) for name, title in titles.items()):
-        bands = {variant: _band(_logged_values(runs, metric.logged)) for variant, runs in groups.items()}
-        if not any(bands.values()):
-            continue
-        figure, axes = new_figure()
-        first = next(iter(bands.values()))
-        identical = len(bands) > 1 and all(band == first for band in bands.values())
-        if identical:
-            axes.plot([point[0] for point in first], [metric.scale * point[1] for point in first], color=INK)
-            caption = "During training; identical for all variants."
-        else:
+    for name, title in titles.items():
+        bands = {
+            variant: _band([_finite(run.series[name]) for run in runs if name in run.series])
+            for variant, runs in groups.items()
+        }
+        if any(bands.values()):
+            figure, axes = new_figure()
+            metric = registry.metric(name)
             _draw_bands(axes, bands, styles, scale=metric.scale)
+            axes.set_xlabel("step")
+            axes.set_ylabel(axis_label(metric))
             caption = "During training; mean over seeds, bands from minimum to maximum."
-        axes.set_xlabel("step")
-        axes.set_ylabel("learning rate" if metric.logged == "lr-*" else axis_label(metric))
-        name = metric.logged.replace("/", "-").strip("-*")
-        yield StudyFigure(name, title, caption, figure, names=[] if identical else [*groups], dashed=True)
+            yield StudyFigure(name.replace("/", "-"), title, caption, figure, names=[*groups], dashed=True)
 
 
 def _draw_bands(
@@ -281,20 +261,14 @@ def _draw_bands(
             axes.fill_between(x, low, high, color=style.colour, alpha=0.14, linewidth=0)
 
 
-def _logged_values(runs: Sequence[RunRecord], pattern: str) -> list[dict[float, float]]:
-    """Return {step: value} for each run that logged a metric matching the pattern."""
-    curves = []
-    for run in runs:
-        metric = next((name for name in run.series if fnmatchcase(name, pattern)), "")
-        values = {float(step): value for step, value in run.series.get(metric, []) if isfinite(value)}
-        if values:
-            curves.append(values)
-    return curves
+def _finite(series: Sequence[tuple[int, float]]) -> dict[float, float]:
+    return {float(step): value for step, value in series if isfinite(value)}
 
 
 def _band(series: Sequence[Mapping[float, float]]) -> Band:
     """Return mean and range at the x that all series share, thinned out to `MAX_POINTS`."""
-    shared = sorted(set.intersection(*(set(values) for values in series))) if series else []
+    series = [values for values in series if values]
+    shared = sorted(set.intersection(*map(set, series))) if series else []
     thinned = shared[:: ceil(len(shared) / MAX_POINTS)] if shared else []
     columns = ((x, [values[x] for values in series]) for x in thinned)
     return [(x, fmean(values), min(values), max(values)) for x, values in columns]
@@ -306,26 +280,24 @@ def _source_lengths(sources: Sequence[str]) -> tuple[str, list[int]]:
     return ("words", words) if max(words) > 1 else ("characters", [len(source) for source in sources])
 
 
-def _bin_scores(run: RunRecord, metric: Metric, unit: str, edges: range) -> dict[float, float]:
+def _bin_scores(
+    run: RunRecord, metric: Metric, unit: str, bins: Sequence[tuple[int, int]]
+) -> dict[float, float]:
     """Return the corpus score of the sentences in each bin of source lengths, by the centre of the bin.
 
     Bins without a reference of four tokens do not define BLEU and are omitted.
     """
     predictions = run.predictions[metric.split]
+    lengths = [len(each.source.split() if unit == "words" else each.source) for each in predictions]
     score = metric.sentence_counts(run.tokenizer(metric.logged))
     assert score is not None
     shortest = MIN_BLEU_TOKENS if metric.name.endswith("bleu") else 0
-    counts = score.count(predictions)
-    bins: dict[float, list[int]] = {}
-    for row, prediction in enumerate(predictions):
-        length = len(prediction.source.split()) if unit == "words" else len(prediction.source)
-        index = (length - edges.start) // edges.step
-        bins.setdefault(edges.start + index * edges.step + (edges.step - 1) / 2, []).append(row)
-    return {
-        centre: float(score.value(counts[rows].sum(axis=0)))
-        for centre, rows in sorted(bins.items())
-        if not shortest or counts[rows][:, 1].max() >= shortest
-    }
+    counts, scores = score.count(predictions), {}
+    for low, high in bins:
+        rows = [row for row, length in enumerate(lengths) if low <= length <= high]
+        if rows and (not shortest or counts[rows][:, 1].max() >= shortest):
+            scores[(low + high) / 2] = float(score.value(counts[rows].sum(axis=0)))
+    return scores
 
 
 def new_figure(height: float = SIZE[1]) -> tuple[Figure, Axes]:
@@ -334,15 +306,9 @@ def new_figure(height: float = SIZE[1]) -> tuple[Figure, Axes]:
     return figure, figure.add_subplot()
 
 
-def label_variants(axes: Axes, variants: Iterable[str]) -> None:
-    """Use one row of the axes for each variant, from the top."""
-    names = [truncate(variant, MAX_NAME) for variant in variants]
-    axes.set_yticks(range(len(names)), labels=names)
-    axes.set_ylim(len(names) - 0.4, -0.6)
-    axes.grid(visible=False, axis="y")
-
-
-def draw_estimate(axes: Axes, row: int, values: Sequence[float], mean: Estimate, style: VariantStyle) -> None:
+def _draw_estimate(
+    axes: Axes, row: int, values: Sequence[float], mean: Estimate, style: VariantStyle
+) -> None:
     """Draw the values as small dots in a row of the axes, and their mean with its interval."""
     options: dict[str, Any] = {"color": style.colour, "clip_on": False}
     axes.plot(values, [row] * len(values), "o", alpha=0.35, markersize=3.6, **options)
@@ -356,20 +322,15 @@ def error_bar(value: float, low: float, high: float) -> list[list[float]]:
 
 
 def axis_label(metric: Metric, *, split: bool = False) -> str:
-    """Return the label of a metric with its unit; see `_label`."""
-    label = _label(metric, split=split)
+    """Return the label of a metric with its unit, and with "(val)" only if `split`."""
+    label = metric.title if split or metric.split not in ("test", "val") else metric.label
     return f"{label}, in {metric.unit}" if metric.unit else label
 
 
 def title_of(metric: Metric, *, split: bool = False) -> str:
-    """Return the label of a metric, capitalised unless it contains capitals; see `_label`."""
-    label = _label(metric, split=split)
+    """Return the label of a metric as `axis_label`, without the unit, and capitalised if it is lower case."""
+    label = axis_label(metric, split=split).removesuffix(f", in {metric.unit}")
     return label.capitalize() if label.islower() else label
-
-
-def _label(metric: Metric, *, split: bool) -> str:
-    """Return the label of a metric with the name of a test set, and with "(val)" only if `split`."""
-    return metric.title if split or metric.split not in ("test", "val") else metric.label
 
 
 def styles_of(study: Study) -> dict[str, VariantStyle]:
@@ -381,33 +342,34 @@ def styles_of(study: Study) -> dict[str, VariantStyle]:
 
 
 def write_figures(figures: Sequence[StudyFigure], styles: Styles, folder: Path) -> None:
-    """Add a legend to each figure and write it as SVG and PDF files. Changes the figures."""
+    """Add a legend below each figure and write it as SVG and PDF files. Changes the figures."""
     for study_figure in figures:
         if study_figure.names:
             shown = {name: styles[name] for name in study_figure.names}
             with mpl.rc_context(fname=STYLE_SHEET):
                 _add_legend(study_figure.figure, shown, dashed=study_figure.dashed)
         for suffix in ("svg", "pdf"):
-            save(study_figure.figure, folder / f"{study_figure.name}.{suffix}")
+            path = folder / f"{study_figure.name}.{suffix}"
+            save(study_figure.figure, path, bbox_inches="tight")  # with the legend
 
 
 def _add_legend(figure: Figure, styles: Styles, *, dashed: bool) -> None:
-    width, height = figure.get_size_inches()
     names = [truncate(name, MAX_NAME) for name in styles]
-    columns = max(1, int(width / (LEGEND_HANDLE + LEGEND_CHARACTER * max(map(len, names)))))
-    legend = LEGEND_GAP + LEGEND_LINE * ceil(len(styles) / columns)
-    figure.set_size_inches(width, height + legend)
-    for axes in figure.axes:  # keep their size, above the legend
-        left, bottom, right, top = axes.get_position().extents
-        low, high = ((legend + height * end) / (height + legend) for end in (bottom, top))
-        axes.set_position((left, low, right - left, high - low))
+    width = LEGEND_HANDLE + LEGEND_CHARACTER * max(map(len, names))
     handles = [
         Line2D([], [], color=style.colour, marker=style.marker, markersize=4.5, linestyle=line)
         for style in styles.values()
         for line in [style.dash if dashed else "none"]
     ]
-    layout: dict[str, Any] = {"loc": "lower center", "ncols": columns, "columnspacing": 1.2}
-    figure.legend(handles, names, handlelength=2.4 if dashed else 1, **layout)
+    figure.legend(
+        handles,
+        names,
+        loc="upper center",
+        bbox_to_anchor=(0.5, 0),
+        ncols=max(1, int(SIZE[0] / width)),
+        columnspacing=1.2,
+        handlelength=2.4 if dashed else 1,
+    )
 
 
 def css_colour(style: VariantStyle) -> str:

@@ -2,6 +2,7 @@
 
 import io
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -22,11 +23,14 @@ class InlineFigure(Figure):
         return picture.getvalue()
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure atomically as PNG, SVG or PDF, by its suffix; equal figures give equal files."""
+def save(figure: Figure, path: Path, **options: Any) -> None:
+    """Write a figure atomically as PNG, SVG or PDF, by its suffix; equal figures give equal files.
+
+    The options are those of `Figure.savefig`.
+    """
     metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
     with mpl.rc_context({"svg.hashsalt": "attnlab", "pdf.fonttype": 42}), open_atomically(path) as file:
-        figure.savefig(file, format=path.suffix[1:], dpi=150, metadata=metadata)
+        figure.savefig(file, format=path.suffix[1:], dpi=150, metadata=metadata, **options)
 
 
 def fix_layout(figure: Figure) -> None:

@@ -21,6 +21,8 @@ function svgElement(name, attributes = {}, ...children) {
 // Tokens
 
 const SYMBOLS = { " ": "␣", "\n": "↵", "\t": "⇥" };
+const INVISIBLE = /[\p{C}\p{Z}\p{DI}\u2800]/gu;
+const SELECTORS = /[\u034f\u200c\u200d\p{VS}]/u; // of glyphs, beside a visible letter
 
 const visibleTokens = new Map(); // cache of visible()
 
@@ -31,9 +33,10 @@ function visible(token) {
 }
 
 function makeVisible(token) {
-  const seen = token.replace(/[ \n\t]/g, (blank) => SYMBOLS[blank])
-    .replace(/[\p{Cc}\p{Cf}\p{Z}]/gu, (letter) => "\u200c\u200d".includes(letter) ? letter : codePoint(letter));
-  return seen === "" ? "∅" : /^\p{M}/u.test(seen) ? `◌${seen}` : seen;
+  const seen = token.replace(/[ \n\t]/g, (blank) => SYMBOLS[blank]);
+  const isWord = seen.replace(INVISIBLE, "") !== "";
+  const shown = seen.replace(INVISIBLE, (letter) => isWord && SELECTORS.test(letter) ? letter : codePoint(letter));
+  return shown === "" ? "∅" : /^\p{M}/u.test(shown) ? `◌${shown}` : shown;
 }
 
 function codePoint(letter) {

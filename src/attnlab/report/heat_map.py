@@ -44,11 +44,5 @@ def prediction_html(prediction: Prediction) -> str:
     line = f"<p>{html.escape(prediction.source)} → {hypothesis}{score}</p>"
     if prediction.weights is None or not prediction.weights.any():
         return line
-    light, dark = (
-        "data:image/png;base64," + base64.b64encode(prediction.plot(dark=dark)._repr_png_()).decode("ascii")
-        for dark in (False, True)
-    )
-    return (
-        f'{line}<picture><source media="(prefers-color-scheme: dark)" srcset="{dark}">'
-        f'<img alt="attention weights" src="{light}"></picture>'
-    )
+    picture = base64.b64encode(prediction.plot()._repr_png_()).decode("ascii")
+    return f'{line}<img alt="attention weights" src="data:image/png;base64,{picture}">'

@@ -50,10 +50,11 @@ def paired_test(score: SentenceCounts, ours: Sequence[Counts], theirs: Sequence[
     randomisation (Riezler and Maxwell, 2005), exact if few sentences differ.
     """
     our, their = _sum_over_seeds(ours), _sum_over_seeds(theirs)  # [N, C]
-    difference = float(score.value(our.sum(axis=0)) - score.value(their.sum(axis=0)))
-    return SentenceTest(
-        difference, *bootstrap_interval(score, our, their), randomisation_p_value(score, our, their)
+    low, high = percentiles(
+        [score.value(batch @ our) - score.value(batch @ their) for batch in resampled(len(our))]
     )
+    difference = float(score.value(our.sum(axis=0)) - score.value(their.sum(axis=0)))
+    return SentenceTest(difference, low, high, randomisation_p_value(score, our, their))
 
 
 def score_interval(score: SentenceCounts, counts: Sequence[Counts]) -> tuple[float, float]:
@@ -78,13 +79,6 @@ def interval_over_sentences(runs: Sequence[RunRecord], metric: str) -> tuple[flo
     return score_interval(score, [score.count(outputs) for outputs in same])
 
 
-def bootstrap_interval(score: SentenceCounts, our: Counts, their: Counts) -> tuple[float, float]:
-    """Return the 95 % paired bootstrap interval of ours - theirs; counts [N, C] each."""
-    return percentiles(
-        [score.value(batch @ our) - score.value(batch @ their) for batch in resampled(len(our))]
-    )
-
-
 def _sum_over_seeds(counts: Sequence[Counts]) -> Counts:
     """Return the summed counts [N, C]."""
     summed: Counts = np.sum(counts, axis=0)
@@ -104,22 +98,19 @@ def percentiles(resampled: Sequence[Counts]) -> tuple[float, float]:
 
 def resampled(sentences: int) -> Iterator[NDArray[np.float64]]:
     """Yield batches [R, N] of how often each of N sentences is in each resample."""
-    resamples = _resamples(sentences)
-    for batch in _batches(len(resamples), sentences):
-        yield resamples[batch].astype(float)
+    yield from (counts.astype(float) for counts in _resamples(sentences))
 
 
 @lru_cache(maxsize=8)
-def _resamples(sentences: int) -> NDArray[np.uint16]:
-    """Return how often each of N sentences is in each resample with replacement [R, N]."""
+def _resamples(sentences: int) -> list[NDArray[np.uint16]]:
+    """Return batches of how often each of N sentences is in each resample with replacement, [R, N]."""
     rng = np.random.default_rng(SEED)
-    counts = []
-    for batch in _batches(BOOTSTRAP_RESAMPLES, sentences):
-        size = batch.stop - batch.start
-        drawn = rng.integers(sentences, size=(size, sentences)) + sentences * np.arange(size)[:, None]
-        frequencies = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape)
-        counts.append(frequencies.astype(np.uint16))
-    return np.concatenate(counts)
+    batches = []
+    for rows in _batches(BOOTSTRAP_RESAMPLES, sentences):
+        drawn = rng.integers(sentences, size=(rows, sentences)) + sentences * np.arange(rows)[:, None]
+        counts = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(drawn.shape)
+        batches.append(counts.astype(np.uint16))
+    return batches
 
 
 def randomisation_p_value(score: SentenceCounts, our: Counts, their: Counts) -> float:
@@ -150,20 +141,20 @@ def randomisation_p_value(score: SentenceCounts, our: Counts, their: Counts) -> 
 def _assignments(sentences: int) -> Iterator[NDArray[np.float64]]:
     """Yield which outputs are swapped, [R, D]: all assignments if there are few, else random ones.
 
-    The random ones are those of `scipy.stats.permutation_test`, which shuffles the two outputs of each
-    sentence by the last bit of a random 32-bit number each.
+    The random ones are those of `scipy.stats.permutation_test`, from the last bit of a random 32-bit number.
     """
     if 2**sentences <= PERMUTATIONS:
         yield (np.arange(2**sentences)[:, None] >> np.arange(sentences) & 1).astype(float)
         return
     rng = np.random.default_rng(SEED)
-    for batch in _batches(PERMUTATIONS, sentences):
-        drawn = rng.integers(2**32, size=(batch.stop - batch.start, sentences), dtype=np.uint32)
+    for rows in _batches(PERMUTATIONS, sentences):
+        drawn = rng.integers(2**32, size=(rows, sentences), dtype=np.uint32)
         yield (~drawn.astype(np.uint8) & 1).astype(float)
 
 
-def _batches(resamples: int, sentences: int) -> Iterator[slice]:
-    """Yield the resamples in slices of at most `BATCH` sentences, or of one resample."""
+def _batches(resamples: int, sentences: int) -> Iterator[int]:
+    """Yield numbers of resamples with at most `BATCH` sentences together, at least 1."""
     size = max(1, BATCH // sentences)
-    for start in range(0, resamples, size):
-        yield slice(start, min(start + size, resamples))
+    yield from [size] * (resamples // size)
+    if resamples % size:
+        yield resamples % size

@@ -7,7 +7,6 @@ own, with the same values in all lines of a variant.
 import csv
 import io
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,10 @@ from attnlab.errors import UserError
 from attnlab.report.resampling import interval_over_sentences
 from attnlab.report.study import RunRecord, Study
 
-COSTS = ("parameters", "steps", "seconds", "seconds_per_step", "tokens_per_second", "peak_memory_bytes")
-CODE = ("commit", "versions", "cpu", "directory", "error")
+COUNTS = {"parameters": "parameters", "steps": "steps", "peak_memory_bytes": "peak_memory"}
+"""Columns of whole numbers, and the attributes of a run that they hold."""
+TIMES = ("seconds", "seconds_per_step", "tokens_per_second")
+COSTS = ("parameters", "steps", *TIMES, "peak_memory_bytes")
 
 LOW, HIGH = " over sentences, low", " over sentences, high"
 """Ends of the names of the columns with the ends of intervals over sentences."""
@@ -27,32 +28,28 @@ FORMULA = re.compile(r"'*[=+\-@\t\r]")
 
 def format_results(study: Study) -> str:
     """Return CSV of every run, finished or not: scores, costs, commit, package versions and processor."""
-    metrics = sorted({name for run in study.runs for name in run.scores})
     intervals = {
         (variant, metric): interval
         for variant, runs in study.by_variant().items()
         for metric in study.metrics
         if (interval := interval_over_sentences(runs, metric)) is not None
     }
-    with_interval = sorted({metric for _, metric in intervals})
-    lines = [
-        [
-            *(run.variant, run.seed, run.status, *(run.scores.get(name) for name in metrics)),
-            *(end for name in with_interval for end in intervals.get((run.variant, name), (None, None))),
-            *(run.parameters, run.steps, run.seconds, run.seconds_per_step, run.tokens_per_second),
-            *(run.peak_memory, run.commit),
-            " ".join(f"{package}={version}" for package, version in run.versions.items()),
-            *(run.cpu, run.directory.name, run.error),
-        ]
-        for run in study.runs
-    ]
-    ends = [name + end for name in with_interval for end in (LOW, HIGH)]
-    return format_csv([["variant", "seed", "status", *metrics, *ends, *COSTS, *CODE], *lines])
-
-
-def format_csv(lines: Iterable[Iterable[object]]) -> str:
-    """Return CSV, without formulas; None is an empty cell."""
+    names = [name + end for name in sorted({metric for _, metric in intervals}) for end in (LOW, HIGH)]
+    metrics = sorted({name for run in study.runs for name in run.scores})
+    rows = []
+    for run in study.runs:
+        row: dict[str, object] = {"variant": run.variant, "seed": run.seed, "status": run.status}
+        row |= {name: run.scores.get(name) for name in metrics}
+        row |= dict.fromkeys(names)
+        for (variant, metric), (low, high) in intervals.items():
+            if variant == run.variant:
+                row |= {metric + LOW: low, metric + HIGH: high}
+        row |= {name: getattr(run, COUNTS.get(name, name)) for name in COSTS}
+        versions = " ".join(f"{package}={version}" for package, version in run.versions.items())
+        row |= {"commit": run.commit, "versions": versions, "cpu": run.cpu}
+        rows.append({**row, "directory": run.directory.name, "error": run.error})
     text = io.StringIO()
+    lines = ([*rows[0]], *(row.values() for row in rows))
     csv.writer(text, lineterminator="\n").writerows(map(escape_formula, line) for line in lines)
     return text.getvalue()
 
@@ -60,10 +57,6 @@ def format_csv(lines: Iterable[Iterable[object]]) -> str:
 def escape_formula(cell: object) -> object:
     """Put a "'" before a text that a spreadsheet would run as a formula."""
     return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell
-
-
-def _unescape_formula(cell: str) -> str:
-    return cell[1:] if cell.startswith("'") and FORMULA.match(cell[1:]) else cell
 
 
 def read_results(path: Path) -> Study:
@@ -80,31 +73,28 @@ def read_results(path: Path) -> Study:
 
 def _parse(row: dict[str, str], study: str) -> RunRecord:
     """Return the run of one line; names of metrics contain a slash."""
-    costs: dict[str, Any] = {name: float(row[name]) if row[name] else None for name in COSTS}
-    counts: dict[str, Any] = {
-        name.removesuffix("_bytes"): None if (value := costs.pop(name)) is None else int(value)
-        for name in ("parameters", "steps", "peak_memory_bytes")
+    texts = {
+        name: cell[1:] if cell.startswith("'") and FORMULA.match(cell[1:]) else cell
+        for name, cell in row.items()
     }
+    values = {name: float(cell) for name, cell in row.items() if "/" in name and cell}
+    costs: dict[str, Any] = {name: float(row[name]) if row[name] else None for name in TIMES}
+    costs |= {name: int(float(row[column])) if row[column] else None for column, name in COUNTS.items()}
     return RunRecord(
-        directory=Path(_unescape_formula(row["directory"])),
+        directory=Path(texts["directory"]),
         study=study,
-        variant=_unescape_formula(row["variant"]),
+        variant=texts["variant"],
         seed=int(row["seed"]),
         status=row["status"],
-        error=_unescape_formula(row["error"]) or None,
-        scores={
-            name: float(value)
-            for name, value in row.items()
-            if "/" in name and value and not name.endswith((LOW, HIGH))
-        },
+        error=texts["error"] or None,
+        scores={name: value for name, value in values.items() if not name.endswith((LOW, HIGH))},
         over_sentences={
-            name.removesuffix(LOW): (float(value), float(row[name.removesuffix(LOW) + HIGH]))
-            for name, value in row.items()
-            if name.endswith(LOW) and value
+            name.removesuffix(LOW): (value, values[name.removesuffix(LOW) + HIGH])
+            for name, value in values.items()
+            if name.endswith(LOW)
         },
         commit=row["commit"] or None,
         versions=dict(part.split("=", 1) for part in row["versions"].split()),
         cpu=row["cpu"] or None,
-        **counts,
         **costs,
     )

@@ -1,4 +1,4 @@
-"""Confidence intervals of means over seeds, equivalence tests, and the correction of p-values.
+"""Confidence intervals of means over seeds, and the correction of p-values.
 
 Values that are not finite give NaN: they are never left out, and never give an interval without width.
 """
@@ -70,18 +70,6 @@ def t_test_p_value(differences: Values) -> float:
     """Return the two-sided p-value of Student's paired t test of at least two differences, not all equal."""
     mean, standard_error = _mean_and_error(differences)
     return float(2 * special.stdtr(np.size(differences) - 1, -abs(mean / standard_error)))
-
-
-def equivalence_p_value(differences: Values, margin: float) -> float:
-    """Return the p-value of two one-sided paired t tests (TOST; Schuirmann, 1987).
-
-    A small p supports that the mean difference is between -margin and margin; it is the larger one of the
-    p-values of the tests against either end. p < 0.05 if and only if the 90 % interval of the mean difference
-    is inside the margins.
-    """
-    mean, standard_error = _mean_and_error(differences)
-    t = (abs(mean) - margin) / standard_error  # at the nearer end
-    return float(special.stdtr(np.size(differences) - 1, t))
 
 
 def _mean_and_error(values: Values) -> tuple[float, float]:

@@ -53,10 +53,9 @@ class RunRecord:
     versions: dict[str, str] = field(default_factory=dict)  # of Python and of the packages
 
     def tokenizer(self, metric: str) -> str:
-        """Return the tokenizer of a metric: see `Metric.sentence_counts`.
+        """Return the tokenizer of a metric: sacreBLEU's in the signature, or that of the targets.
 
-        sacreBLEU's is in the signature; the default one if there is none. That of the targets is "" if it
-        changes the text.
+        That of the targets is "" if it changes the text.
         """
         if registry.metric(metric).of_target_tokens:
             settings = self.config.get("target_tokenizer") or self.config.get("tokenizer") or {}
@@ -163,17 +162,15 @@ class Study:
         """Variants with a finished run, best first by the first metric; with several data sets, by data."""
         if len(self.parts) > 1:
             return [variant for part in self.parts for variant in part.variants]
-        main = self.metrics[:1]
+        groups = group_by_variant(self.finished)
+        if not self.metrics:
+            return sorted(groups)
+        first = registry.metric(self.metrics[0])
 
         def rank(variant: str) -> tuple[float, str]:
-            scores = [run.score(metric) for run in groups[variant] for metric in main]
-            present = [score for score in scores if score is not None]
-            if not present:
-                return float("inf"), variant
-            mean = fmean(present)
-            return -registry.metric(main[0]).sign * mean, variant
+            scores = [score for run in groups[variant] if (score := run.score(first.logged)) is not None]
+            return -first.sign * fmean(scores) if scores else inf, variant
 
-        groups = group_by_variant(self.finished)
         return sorted(groups, key=rank)
 
     @property
@@ -224,27 +221,26 @@ def undefined_scores(study: Study) -> list[str]:
     """Return a sentence for each metric that texts of finished runs do not define, with the reason."""
     variants: dict[tuple[str, str], set[str]] = {}
     for run in study.finished:
-        for metric, reason in run.undefined.items():
-            variants.setdefault((metric, reason), set()).add(run.variant)
-    everywhere = {*study.variants}
-    return [
-        f"{registry.metric(metric).title} is undefined{of if names != everywhere else ''}: {reason}."
-        for (metric, reason), names in variants.items()
-        for of in [f" for {', '.join(sorted(names))}"]
-    ]
+        for undefined in run.undefined.items():
+            variants.setdefault(undefined, set()).add(run.variant)
+    sentences = []
+    for (metric, reason), names in variants.items():
+        of = "" if names == {*study.variants} else f" for {', '.join(sorted(names))}"
+        sentences.append(f"{registry.metric(metric).title} is undefined{of}: {reason}.")
+    return sentences
 
 
 def mixed_tokenizers(study: Study) -> list[str]:
     """Return a sentence for each metric that runs computed over different tokens."""
-    tokenizers = {
-        metric: sorted({run.tokenizer(metric) for run in study.finished}) for metric in study.metrics
-    }
-    return [
-        f"{registry.metric(metric).title} is not comparable: the runs have different tokenizers "
-        f"({', '.join(different)})."
-        for metric, different in tokenizers.items()
-        if len(different) > 1
-    ]
+    sentences = []
+    for metric in study.metrics:
+        tokenizers = sorted({run.tokenizer(metric) for run in study.finished})
+        if len(tokenizers) > 1:
+            sentences.append(
+                f"{registry.metric(metric).title} is not comparable: the runs have different tokenizers "
+                f"({', '.join(tokenizers)})."
+            )
+    return sentences
 
 
 def mark_duplicates(runs: Iterable[RunRecord]) -> list[RunRecord]:
@@ -254,10 +250,8 @@ def mark_duplicates(runs: Iterable[RunRecord]) -> list[RunRecord]:
     for run in sorted(runs, key=lambda run: (not run.finished, run.directory)):
         key = json.dumps([run.variant, run.seed, _settings(run)], sort_keys=True, default=str)
         first = kept.setdefault(key, run) if run.config else run
-        duplicate = first is not run
-        marked.append(
-            replace(run, status="broken", error=f"duplicate of {first.directory}") if duplicate else run
-        )
+        error = f"duplicate of {first.directory}"
+        marked.append(run if first is run else replace(run, status="broken", error=error))
     return marked
 
 
@@ -268,11 +262,8 @@ def distinguish_variants(runs: Sequence[RunRecord]) -> list[RunRecord]:
     """
     named = [run for run in runs if not run.config]
     for variant, group in group_by_variant(run for run in runs if run.config).items():
-        settings = [_settings(run) for run in group]
-        names = _distinguishing_settings(group, settings)
-        for run, values in zip(group, settings, strict=True):
-            suffixes = [_format_setting(name, values.get(name), settings) for name in names]
-            named.append(replace(run, variant=SEPARATOR.join([variant, *suffixes])))
+        for run, suffix in zip(group, _describe(group), strict=True):
+            named.append(replace(run, variant=SEPARATOR.join(filter(None, [variant, suffix]))))
     return named
 
 
@@ -285,14 +276,12 @@ def separate_changed_runs(runs: Sequence[RunRecord]) -> list[RunRecord]:
     """
     suffixes: dict[Path, list[str]] = {}
     for group in group_by_variant(run for run in runs if run.data or run.code).values():
+        follows_seed = _follow_seed(group)
         records = [
-            {f"{part.rpartition('.')[2]} code": each for part, each in run.code.items()} for run in group
+            ({} if follows_seed else {f"{split} data": digest for split, digest in run.data.items()})
+            | {f"{part.rpartition('.')[2]} code": digest for part, digest in run.code.items()}
+            for run in group
         ]
-        if not _follow_seed(group):
-            records = [
-                {f"{split} data": each for split, each in run.data.items()} | code
-                for run, code in zip(group, records, strict=True)
-            ]
         for name in dict.fromkeys(name for record in records for name in record):
             if len({record.get(name) for record in records}) > 1:
                 for run, record in zip(group, records, strict=True):
@@ -323,10 +312,8 @@ def split_by_data(variants: Mapping[str, Sequence[RunRecord]]) -> dict[str, list
         else:
             same.append(runs)
     parts = [[run for runs in group for run in runs] for group in groups]
-    names = _data_names(parts) if len(parts) > 1 else []
-    return dict(
-        sorted(zip(names, parts, strict=False), key=lambda item: sort_key(item[0].rpartition("=")[2]))
-    )
+    named = zip(_data_names(parts), parts, strict=True) if len(parts) > 1 else ()
+    return dict(sorted(named, key=lambda item: sort_key(item[0].rpartition("=")[2])))
 
 
 def sort_key(value: str) -> tuple[float | str, ...]:
@@ -352,33 +339,26 @@ def data_settings(parts: Sequence[Sequence[RunRecord]]) -> list[str]:
 
     Of these, only those of the data, the name of the study, and texts at the top level, such as a language.
     """
-    values: dict[str, list[set[str]]] = {}
     settings = [[_settings(run) for run in runs] for runs in parts]
-    for name in dict.fromkeys(name for runs in settings for run in runs for name in run):
-        texts = all(isinstance(run.get(name), str) for runs in settings for run in runs)
-        if name.startswith("data.") or ("." not in name and texts):
-            values[name] = [{json.dumps(run.get(name), default=str) for run in runs} for runs in settings]
-    return [
-        name
-        for name, sets in values.items()
-        if all(len(each) == 1 for each in sets) and len({min(each) for each in sets}) > 1
-    ]
+    every = [run for runs in settings for run in runs]
+    chosen = []
+    for name in dict.fromkeys(name for run in every for name in run):
+        is_text = "." not in name and all(isinstance(run.get(name), str) for run in every)
+        values = [{json.dumps(run.get(name), default=str) for run in runs} for runs in settings]
+        if (name.startswith("data.") or is_text) and all(len(each) == 1 for each in values):
+            chosen += [name] * (len(set.union(*values)) > 1)
+    return chosen
 
 
 def _data_names(parts: Sequence[Sequence[RunRecord]]) -> list[str]:
     """Return a name of each data set: the settings that distinguish it, else the digest of its test split."""
-    names = sorted(data_settings(parts), key=lambda name: ("." in name, name == "name"))
-    first = [runs[0] for runs in parts]
-    settings = [{name: _settings(run).get(name) for name in names} for run in first]
-    chosen = _distinguishing_settings(first, settings, ordered=names)
-    result = [
-        SEPARATOR.join(_format_setting(name, each[name], settings) for name in chosen) for each in settings
-    ]
-    for index, name in enumerate(result):
-        if result.count(name) > 1 or not name:
-            split, digest = next(iter(first[index].evaluated_data.items()), ("", ""))
-            result[index] = SEPARATOR.join(filter(None, [name, f"{split} data {digest[:8]}"]))
-    return result
+    ordered = sorted(data_settings(parts), key=lambda name: ("." in name, name == "name"))
+    names = _describe([runs[0] for runs in parts], ordered)
+    for index, name in enumerate(names):
+        if names.count(name) > 1 or not name:
+            split, digest = next(iter(parts[index][0].evaluated_data.items()), ("", ""))
+            names[index] = SEPARATOR.join(filter(None, [name, f"{split} data {digest[:8]}"]))
+    return names
 
 
 def kept_apart(study: Study) -> list[str]:
@@ -419,13 +399,7 @@ def match_models(parts: Sequence[Study]) -> dict[str, dict[str, str]]:
     ]
     names = [_common_name([run.variant for _, run in rows]) for rows in models]
     if len({*names}) < len(names) or "" in names:
-        first = [rows[0][1] for rows in models]
-        settings_of = [_settings(run) for run in first]
-        chosen = _distinguishing_settings(first, settings_of)
-        names = [
-            SEPARATOR.join(_format_setting(name, values.get(name), settings_of) for name in chosen)
-            for values in settings_of
-        ]
+        names = _describe([rows[0][1] for rows in models])
     return {name: {data: run.variant for data, run in rows} for name, rows in zip(names, models, strict=True)}
 
 
@@ -441,14 +415,13 @@ def _settings(run: RunRecord) -> dict[str, Any]:
     return {name: value for name, value in identity(run.config).items() if name not in ("variant", "seed")}
 
 
-def _distinguishing_settings(
-    runs: Sequence[RunRecord], settings: Sequence[dict[str, Any]], ordered: Sequence[str] | None = None
-) -> list[str]:
-    """Return a minimal list of settings that distinguish the runs; `name` and classes are preferred.
+def _describe(runs: Sequence[RunRecord], ordered: Sequence[str] | None = None) -> list[str]:
+    """Return a minimal list of settings that distinguish the runs, as text for each run.
 
-    `ordered` are the settings to choose from, the preferred first. A further seed that equals the run's in
-    every run (`data.seed=${seed}`) is not used.
+    `ordered` are the settings to choose from, the preferred first; by default all, with `name` and classes
+    first. A further seed that equals the run's in every run (`data.seed=${seed}`) is not used.
     """
+    settings = [_settings(run) for run in runs]
     names = dict.fromkeys(name for values in settings for name in values)
     chosen: list[str] = []
     groups = 1
@@ -461,7 +434,10 @@ def _distinguishing_settings(
         if count > groups:
             chosen.append(name)
             groups = count
-    return chosen
+    return [
+        SEPARATOR.join(_format_setting(name, values.get(name), settings) for name in chosen)
+        for values in settings
+    ]
 
 
 def _format_setting(name: str, value: Any, settings: Sequence[dict[str, Any]]) -> str:

@@ -54,8 +54,6 @@ ACROSS_DATA = (
     "sets of this kind."
 )
 
-EQUIVALENCE = "Equivalence: two one-sided paired t tests (TOST) of a difference between -margin and margin."
-
 MISSING = "–"
 
 LATEX = str.maketrans(
@@ -334,7 +332,6 @@ def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
         "metric": [each.metric for each in ordered],
         "across": [each.over for each in ordered],
     }
-    equivalence = any(each.margin is not None for each in ordered)
     fields: dict[str, tuple[str, int | None, Callable[..., str]]] = {
         "seeds": ("seeds", 0, format_estimate),
         noun: ("sentences", 0, format_estimate),
@@ -345,13 +342,11 @@ def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
         "effect size d_z": ("effect_size", 2, format_estimate),
         "p": ("p", 3, _p_value),
         "p (Holm)": ("p_corrected", 3, _p_value),
-        "margin": ("margin", None, format_estimate),
-        "p of equivalence (Holm)": ("p_equivalence_corrected", 3, _p_value),
     }  # the attribute, and the decimal places; None: in the unit of the row's metric
     columns = TableColumns()
     if not study.models:
         del fields["data sets"]
-    for name, (attribute, digits, write) in [*fields.items()][: None if equivalence else -2]:
+    for name, (attribute, digits, write) in fields.items():
         scales = [metric.scale if digits is None else 1 for metric in metrics]
         cells = [point(getattr(each, attribute), n) for each, n in zip(ordered, scales, strict=True)]
         columns.values[name] = [None if cell is None else cell.mean for cell in cells]
@@ -367,7 +362,6 @@ def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
         f"other {noun}.",
         *([ACROSS_DATA] if study.models else []),
         *([f"p (Holm) is corrected for all {size} tests of this report."] if size else []),
-        *([EQUIVALENCE] if equivalence else []),
     ]
     return columns.table("comparisons", "All comparisons", labels, notes, labels | stored)
 

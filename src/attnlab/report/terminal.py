@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from typing import Literal
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
 from attnlab.files.predictions import Prediction
 from attnlab.report.heat_map import COLUMNS, PROBABILITY, ROWS, weights_of
-from attnlab.report.text import visible
+from attnlab.report.text import token_label
 
 SHADES = ((0.75, "█"), (0.5, "▓"), (0.25, "▒"), (0.05, "░"))
 """(Minimum weight, character); smaller weights are blank."""
@@ -25,30 +26,29 @@ def heatmap_lines(prediction: Prediction, width: int) -> Iterator[Text]:
     below each other; the last one has the probabilities. Wide and combining characters take the width that a
     terminal gives them.
     """
-    probabilities = [f"{p:.2f}" for p in prediction.probabilities or ()]
-    axes = f"rows: {ROWS}, columns: {COLUMNS}"
-    yield Text(f"{axes}, {PROBABILITY}: probability" if probabilities else axes, style="dim")
-    labels = [_label(token) for token in prediction.tokens]
-    margin = min(max(map(cell_len, labels)), MAX_LABEL)
-    columns = [_label(token) for token in prediction.source_tokens]
+    rows = [*map(token_label, prediction.tokens)]
+    columns = [*map(token_label, prediction.source_tokens)]
     weights = weights_of(prediction)  # [T, S]
-    if probabilities:
-        columns.append(PROBABILITY)
+    margin = min(max(map(cell_len, rows)), MAX_LABEL)
     widths = [min(max(cell_len(column), MIN_COLUMN), MAX_COLUMN) for column in columns]
-    if probabilities:
-        widths[-1] = len(probabilities[0])
+    # texts and style of each column below its head
+    cells = [
+        ([_shade(weight) * size for weight in weights[:, column]], COLOUR)
+        for column, size in enumerate(widths)
+    ]
+    axes = f"rows: {ROWS}, columns: {COLUMNS}"
+    if prediction.probabilities:
+        axes += f", {PROBABILITY}: probability"
+        columns.append(PROBABILITY)
+        cells.append(([f"{p:.2f}" for p in prediction.probabilities], "dim"))
+        widths.append(4)
+    yield Text(axes, style="dim")
     for panel in _split_columns(widths, width - margin - 2):
-        head = (_fit(columns[column], widths[column]) for column in panel)
-        yield Text(" " * (margin + 2) + " ".join(head), style="bold")
-        for number, label in enumerate(labels):
-            line = Text(f"{_fit_right(label, margin)}  ")
-            for column in panel:
-                line.append(" " if column > panel.start else "")
-                if column < len(prediction.source_tokens):
-                    line.append(_shade(weights[number, column]) * widths[column], style=COLOUR)
-                else:
-                    line.append(probabilities[number], style="dim")
-            yield line
+        heads = (_fit(columns[column], widths[column]) for column in panel)
+        yield Text(" " * (margin + 2), style="bold") + Text(" ").join(heads)
+        for number, row in enumerate(rows):
+            shown = (Text(cells[column][0][number], cells[column][1]) for column in panel)
+            yield _fit(row, margin, "right") + Text("  ") + Text(" ").join(shown)
         yield Text()
 
 
@@ -65,23 +65,18 @@ def _split_columns(widths: Sequence[int], available: int) -> Iterator[range]:
     start = 0
     while start < len(widths):
         ends = accumulate(width + 1 for width in widths[start:])  # one blank after each column
-        fitting = sum(end - 1 <= available for end in ends)
-        yield range(start, start + max(1, fitting))
-        start += max(1, fitting)
-
-
-def _label(token: str) -> str:
-    return visible(token) or "∅"
+        end = start + max(1, sum(end - 1 <= available for end in ends))
+        yield range(start, end)
+        start = end
 
 
 def _shade(weight: float) -> str:
     return next((shade for minimum, shade in SHADES if weight >= minimum), " ")
 
 
-def _fit(text: str, width: int) -> str:
+def _fit(label: str, width: int, side: Literal["left", "right"] = "left") -> Text:
     """Pad or truncate to exactly `width` cells; truncation is marked with an ellipsis."""
-    return set_cell_size(text, width) if cell_len(text) <= width else f"{set_cell_size(text, width - 1)}…"
-
-
-def _fit_right(text: str, width: int) -> str:
-    return " " * (width - cell_len(text)) + text if cell_len(text) <= width else _fit(text, width)
+    text = Text(label)
+    text.truncate(width, overflow="ellipsis")
+    text.align(side, width)
+    return text

@@ -46,14 +46,12 @@ def build_workspace(
 ) -> workspaces.Workspace:
     """Build the dashboard of the runs of a study, grouped by variant, without network access.
 
-    Of the final metrics, those of the validation split are shown only if there is no test split. Without any,
-    `DEFAULT_SCORES` are shown.
-
     Args:
         entity: user or team of the project.
         project: project of the runs.
         study: group of the runs.
-        scores: names of the final metrics of the runs.
+        scores: names of the final metrics of the runs, by default `DEFAULT_SCORES`; those of the validation
+            split are shown only if there is no test split.
         compared: metrics of the comparison; they are pinned, and the first one orders the runs.
         differences: Markdown of the differences from the reference, the first section.
         reference: ids of the runs of the reference variant; they are pinned, and the first is the baseline.
@@ -70,27 +68,23 @@ def build_workspace(
         expr.Ordering(expr.Summary(metric), ascending=registry.metric(metric).sign < 0)
         for metric in pinned[:1]
     ]
+    sections: dict[str, list[reports.PanelTypes]] = {
+        "Differences": [reports.MarkdownPanel(markdown=differences)] if differences else [],
+        "Final scores": [_bars(score) for score in final],
+        "Curves": [_curve(name) for name in ("train/loss", *(f"val/{name}" for name in names))],
+        "Attention metrics": [_bars(score) for score in attention],
+        "Attention metrics during training": [_curve(name) for name in ATTENTION],
+        "Attention heat maps": [reports.MediaBrowser(media_keys=list(HEAT_MAPS), num_columns=4)],
+        "Predictions": [reports.WeavePanelSummaryTable(table_name=f"predictions/{split}") for split in tests],
+    }
     return workspaces.Workspace(
         entity=entity,
         project=project,
         name=f"attnlab {study}",
         sections=[
-            *(
-                [_section("Differences", [reports.MarkdownPanel(markdown=differences)])]
-                if differences
-                else []
-            ),
-            _section("Final scores", [_bars(score) for score in final]),
-            _section("Curves", [_curve(name) for name in ("train/loss", *(f"val/{name}" for name in names))]),
-            _section("Attention metrics", [_bars(score) for score in attention]),
-            _section("Attention metrics during training", [_curve(name) for name in ATTENTION]),
-            _section(
-                "Attention heat maps", [reports.MediaBrowser(media_keys=list(HEAT_MAPS), num_columns=4)]
-            ),
-            _section(
-                "Predictions",
-                [reports.WeavePanelSummaryTable(table_name=f"predictions/{split}") for split in tests],
-            ),
+            workspaces.Section(name=name, panels=panels, is_open=True)
+            for name, panels in sections.items()
+            if panels or name != "Differences"
         ],
         settings=workspaces.WorkspaceSettings(x_axis=STEP, max_runs=100),
         runset_settings=workspaces.RunsetSettings(
@@ -114,10 +108,6 @@ def publish_workspace(study: str, *, project: str, entity: str | None = None, **
         reason, *_ = str(error).strip().splitlines() or [type(error).__name__]
         raise UserError(f"The dashboard could not be saved: {reason}") from error
     return url
-
-
-def _section(name: str, panels: list[reports.PanelTypes]) -> workspaces.Section:
-    return workspaces.Section(name=name, panels=panels, is_open=True)
 
 
 def _title(metric: str) -> str:

@@ -124,8 +124,8 @@ def chrf(texts: Texts) -> float:
 
 
 @lru_cache(maxsize=2**16)  # variants often have equal outputs
-def similarity(text: str, reference: str, beta: int = 2) -> float:
-    """Return chrF (0 to 100) of one text; chrF1 is symmetric."""
+def similarity(text: str, reference: str) -> float:
+    """Return chrF2 (0 to 100) of one text."""
     from sacrebleu.metrics.chrf import CHRF
 
-    return 100.0 if text == reference else float(CHRF(beta=beta).sentence_score(text, [reference]).score)
+    return 100.0 if text == reference else float(CHRF().sentence_score(text, [reference]).score)
