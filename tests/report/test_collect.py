@@ -270,12 +270,6 @@ def test_settings_equal_to_the_seed_do_not_distinguish_variants(tmp_path: Path) 
     assert collect([tmp_path]).variants == ["additive"]
 
 
-def test_other_settings_that_equal_the_seed_distinguish_variants(tmp_path: Path) -> None:
-    for seed in (1, 2):
-        write_run(tmp_path, seed=seed, encoder={"layers": seed})
-    assert len(set(collect([tmp_path]).variants)) == 2
-
-
 def test_distinguishing_settings_are_minimal(tmp_path: Path) -> None:
     write_run(tmp_path, decoder={"_target_": "attnlab.nn.LuongDecoder", "input_feeding": True})
     write_run(tmp_path, decoder={"_target_": "attnlab.nn.BahdanauDecoder", "cell": "gru"})

@@ -58,6 +58,15 @@ def test_pair_is_compared_without_the_other_variants() -> None:
     assert compare_pair(three, "dot", "general") == []
 
 
+def test_single_seed_is_not_tested() -> None:
+    (result,) = compare(study({"additive": [14.1], "none": [10.0]}))
+    assert (result.p, result.low, result.effect_size) == (None, None, None)
+    assert (
+        result.summary
+        == "additive beats none by 4.1 BLEU in one seed: a test across seeds needs at least two."
+    )
+
+
 def test_only_shared_seeds_are_paired() -> None:
     result = study({"additive": [11.0, 22.0, 33.0, 99.0], "none": [10.0, 20.0, 30.0]})
     assert compare(result)[0].seeds == 3
@@ -158,16 +167,6 @@ def test_sentence_test_uses_the_seeds_with_the_same_test_set(tmp_path: Path) -> 
     assert {over_seeds.family_size, over_sentences.family_size} == {2}  # one family of both questions
     # Sentences 5 to 16 differ, all in favour of dot: 2 of 2^12 assignments are as extreme
     assert over_sentences.p == pytest.approx(2 / 2**12)
-
-
-def test_sentence_test_needs_no_predictions_of_the_first_seed(tmp_path: Path) -> None:
-    for seed in range(3):
-        for variant, right in (("dot", True), ("none", False)):
-            sentences = [(f"s{n}", f"s{n}", f"s{n}" if right else "wrong") for n in range(8)]
-            scores = {"test/exact_match": float(right)}
-            write_run(tmp_path, variant, seed, scores=scores, sentences=[] if seed == 0 else sentences)
-    (over_sentences,) = (row for row in compare(collect([tmp_path])) if row.over == "sentences")
-    assert (over_sentences.seeds, over_sentences.sentences) == (2, 8)
 
 
 def test_interval_of_a_difference_is_limited_to_possible_differences() -> None:

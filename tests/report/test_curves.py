@@ -55,9 +55,3 @@ def test_twenty_curves_have_distinct_styles() -> None:
     figure = plot_curves({str(i): [(0, i), (1, i)] for i in range(20)})
     styles = {(to_rgba(line.get_color()), line.get_linestyle()) for line in figure.axes[0].lines}
     assert len(styles) == 20
-
-
-def test_no_series_gives_empty_axes() -> None:
-    figure = plot_curves({})
-    pixels(figure)
-    assert not figure.axes[0].has_data()

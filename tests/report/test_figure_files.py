@@ -41,10 +41,3 @@ def test_figure_is_drawn_once_for_each_file(tmp_path: Path, monkeypatch: pytest.
     assert len(drawn) == 2
     (axes,) = figure.axes
     assert axes.get_tightbbox().x0 == pytest.approx(figure.dpi * 0.04167, abs=1)  # as by the layout engine
-
-
-def test_failed_save_leaves_no_temporary_file(tmp_path: Path) -> None:
-    (tmp_path / "taken.png").mkdir()
-    with pytest.raises(OSError, match="taken"):
-        save(attention_of([[1.0]], ["a"], ["b"]).plot(), tmp_path / "taken.png")
-    assert [path.name for path in tmp_path.iterdir()] == ["taken.png"]

@@ -22,8 +22,6 @@ from attnlab.report.resampling import (
     PERMUTATIONS,
     SEED,
     paired_test,
-    percentiles,
-    resampled,
     score_interval,
 )
 from predictions import predictions_of
@@ -173,19 +171,3 @@ def test_interval_of_one_system_contains_its_score() -> None:
     # Two seeds are one corpus, whose interval is as wide as that of one seed
     assert high - low == pytest.approx(np.subtract(*np.percentile(scores, [97.5, 2.5])), rel=0.25)
     assert low < COUNTS["bleu"].value(np.sum(counts, axis=(0, 1))) < high
-
-
-@pytest.mark.slow
-def test_bootstrap_intervals_have_95_percent_coverage() -> None:
-    draw = np.random.default_rng(0)
-    score = COUNTS["exact_match"]
-    covered = []
-    for _ in range(800):
-        hard = draw.random(200)  # difficulty of each sentence, shared by both systems
-        ours, theirs = hard < 0.6, (hard < 0.5) ^ (draw.random(200) < 0.1)
-        counts = [np.stack([right, np.ones(200)], axis=1) for right in (ours, theirs)]
-        our, their = counts
-        differences = [score.value(batch @ our) - score.value(batch @ their) for batch in resampled(len(our))]
-        low, high = percentiles(differences)
-        covered.append(low <= 0.1 <= high)  # P(theirs) = 0.5, because the flips are symmetric
-    assert np.mean(covered) == pytest.approx(0.95, abs=0.02)
