@@ -181,12 +181,12 @@ class _Side:
         """Return the token ids of successive pairs, from number `start` on, within the limit."""
         if self.limit is not None:
             self.cut += sum(len(row) > self.limit for row in rows)
-        rows = [row[: self.limit] for row in rows]
+            rows = [row[: self.limit] for row in rows]
         for number, (pair, row) in enumerate(zip(pairs, rows, strict=True), start=start):
             self.total += len(row)
             if self.unknown in row:
                 self._add_unknown(pair, row, number)
-        return rows
+        return list(rows)
 
     def _add_unknown(self, pair: Pair, row: list[int], number: int) -> None:
         self.first = self.first or (number, pair.origin)
