@@ -31,7 +31,7 @@ Measures = Annotated[Sequence[Measure], f"a list with some of {', '.join(get_arg
 FRACTIONS = (0.1, 0.2, 0.5)
 """Fractions of the source tokens that are erased, or kept alone."""
 
-registry.METRICS |= {
+MEASURES = {
     f"explanation/{name}": registry.Metric(kind="explanation", label=label, format=form, direction=direction)
     for name, label, form, direction in (
         ("gradient_tau", "τ with gradients", "signed", "higher"),
@@ -52,6 +52,12 @@ registry.METRICS |= {
         ("distractor_drop", "drop of p by the distractor", "signed", None),
     )
 }
+"""Labels and units of all measures of this experiment."""
+
+
+def register_measures() -> None:
+    """Add the measures to the registry, for tables; an import alone does not."""
+    registry.METRICS.update(MEASURES)
 
 
 class Values(NamedTuple):
@@ -117,6 +123,7 @@ class Scorecard:
         Raises:
             UserError: if the gold alignments cannot be read.
         """
+        register_measures()
         chosen = spread(len(pairs), self.sentences)
         gold = None
         if self.alignments is not None:

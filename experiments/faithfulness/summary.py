@@ -8,7 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import scorecard  # noqa: F401 (registers the measures)
+from scorecard import register_measures
 
 from attnlab.metrics import registry
 from attnlab.report import tables
@@ -42,6 +42,7 @@ MEASURES = (
 
 def main(outputs: str | None = None) -> None:
     """Print Markdown."""
+    register_measures()
     if outputs is not None:
         runs = [run for task in SCORES for run in read(Path(outputs) / f"faithfulness_{task}", task)]
         RESULTS.write_text(format_results(Study("faithfulness", runs)))

@@ -33,7 +33,10 @@ from attnlab.metrics import registry
     [("attention=general",), ("decoder=transformer", "attention_size=8", "decoder.heads=2")],
     ids=str,
 )
-def test_scorecard_has_every_measure(tmp_path: Path, overrides: tuple[str, ...]) -> None:
+def test_scorecard_has_every_measure(
+    tmp_path: Path, overrides: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "METRICS", {**registry.METRICS})  # which the scorecard adds to
     gold = tmp_path / "gold"
     gold.write_text("0-0 1?1\n" * len(PAIRS))
     measures = ("gradient", "integrated_gradients", "erasure", "alignment")

@@ -20,6 +20,7 @@ from attnlab.files.predictions import read_predictions
 from attnlab.files.run_directory import Run
 from attnlab.files.terminal import print_table
 from attnlab.jobs import worker
+from attnlab.metrics import registry
 from attnlab.metrics.attention import NAMES
 from attnlab.metrics.registry import LengthScores
 from attnlab.report import workspace
@@ -226,8 +227,9 @@ def test_evaluate_counts_the_decoded_sentences(trained: Run, capsys: pytest.Capt
 
 @pytest.mark.slow
 def test_evaluate_explains_predictions(
-    trained: Run, folder: Path, capsys: pytest.CaptureFixture[str]
+    trained: Run, folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(registry, "METRICS", {**registry.METRICS})  # which the scorecard adds to
     gold = folder / "gold.txt"
     gold.write_text("".join(f"{i % 2}-0 1?1\n" for i in range(20)))
     settings = ["explain=all", "explain.sentences=7", f"explain.alignments={gold}"]
