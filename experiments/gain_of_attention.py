@@ -1,27 +1,27 @@
 """Comparison of attention mechanisms with the model without attention, shared by summary.py files."""
 
+import runpy
 from dataclasses import replace
 from pathlib import Path
 
 from attnlab.files.run_directory import predictions_file
-from attnlab.report import figures, tables
+from attnlab.report import figures
 from attnlab.report.collect import collect, load_predictions, read_evaluations
 from attnlab.report.comparison import compare, correct
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.statistics import Estimate, estimate
 from attnlab.report.study import RunRecord, Study
-from attnlab.report.tables import escape_markdown
+from attnlab.report.tables import escape_markdown, format_estimate
 
 METRICS = (
-    *("val/loss", "val/token_accuracy", "val/conala_bleu", "val/conala_exact_match"),
-    "attention/effective_positions",
+    *("val/loss", "val/conala_bleu", "attention/effective_positions"),
     *("test/conala_bleu", "test/conala_exact_match"),
 )
 TESTED = ("val/loss", "val/conala_bleu", "test/conala_bleu")
 BASELINE = "none"
 REFERENCES = (BASELINE, "none_matched", "mean")
 """The variants that all others are compared with, if they have runs."""
-MANY = 10  # comparisons; more of them are folded
+SHORT = runpy.run_path(str(Path(__file__).with_name("short_tables.py")))
 
 
 def summarise(folder: Path, runs: str | None = None) -> None:
@@ -33,19 +33,17 @@ def summarise(folder: Path, runs: str | None = None) -> None:
         results.write_text(format_results(study))
         figures.write_figure(study, "val-loss", folder)
     study = select(read_results(results), METRICS)
-    print(tables.with_parameters(tables.scores_table(study), study).markdown())
-    for variant in study.variants:
-        if variant != BASELINE:
-            gain = describe_gain(relative_gain(study, variant))
-            print(f"- With {escape_markdown(variant)} the validation loss is {gain}.")
+    print(SHORT["scores"](study, parameters=True))
+    gains = [
+        f"{name} {describe_gain(relative_gain(study, name))}" for name in study.variants if name != BASELINE
+    ]
+    print(escape_markdown(f"Reduction of the validation loss of {BASELINE} in %: {', '.join(gains)}."))
     tested = select(study, TESTED)
     references = [name for name in REFERENCES if name in study.variants]
     comparisons = [row for name in references for row in compare(tested, reference=name)]
     distinct = {(row.metric, frozenset((row.variant, row.reference))): row for row in reversed(comparisons)}
-    listed = tables.comparison_list(correct([*reversed(distinct.values())]))
-    if len(distinct) > MANY:
-        listed = f"\n<details>\n<summary>All {len(distinct)} comparisons</summary>\n\n{listed}\n</details>\n"
-    print(listed, end="")
+    print()
+    print(SHORT["tests"](correct([*reversed(distinct.values())])), end="")
 
 
 def with_official_test(run: RunRecord) -> RunRecord:
@@ -75,10 +73,5 @@ def relative_gain(study: Study, variant: str) -> Estimate:
 
 
 def describe_gain(gain: Estimate) -> str:
-    """Format a reduction with its interval, such as "4.54 % lower [2.52, 6.56], 5 seeds"."""
-    seeds = f"{gain.count} seed{'s' * (gain.count != 1)}"
-    direction = "lower" if gain.mean > 0 else "higher"
-    if gain.low is None or gain.high is None:
-        return f"{abs(gain.mean):.2f} % {direction}, {seeds}"
-    low, high = sorted(end if gain.mean > 0 else -end for end in (gain.low, gain.high))
-    return f"{abs(gain.mean):.2f} % {direction} [{low:.2f}, {high:.2f}], {seeds}"
+    """Format a reduction with its interval, such as "4.54 [2.52, 6.56]"; negative if the loss is higher."""
+    return format_estimate(gain, digits=2)

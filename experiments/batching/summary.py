@@ -4,22 +4,23 @@ python summary.py [RUNS]: with the folder of the run directories, write results.
 """
 
 import csv
+import runpy
 import sys
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from attnlab.report import tables
 from attnlab.report.collect import collect
 from attnlab.report.comparison import compare_pair, correct
 from attnlab.report.results_file import format_results, read_results
 
+SHORT = runpy.run_path(str(Path(__file__).parents[1] / "short_tables.py"))
 HERE = Path(__file__).parent
 METRICS = {
     "reverse": ("test/exact_match", "test/loss"),
-    "ice_g2p": ("test/loss", "test/ser", "test/wer"),
-    "tur_inflection": ("test/loss", "test/ser", "test/wer"),
+    "ice_g2p": ("test/loss", "test/wer"),
+    "tur_inflection": ("test/loss", "test/wer"),
     "conala": ("val/loss", "val/bleu"),
     "eng_mar": ("test/loss", "test/chrf"),
 }
@@ -57,12 +58,12 @@ def main(runs: str | None = None) -> None:
             each = replace(study, runs=[run for run in study.runs if run.variant.startswith(f"{data}-")])
             if not each.runs:
                 continue
-            print(tables.scores_table(replace(each, selected_metrics=METRICS[data])).markdown())
+            print(SHORT["scores"](replace(each, selected_metrics=METRICS[data])))
             score, pairs = DECLARED[data]
             tested = replace(each, selected_metrics=(score,))
             for one, other in pairs:
                 comparisons += compare_pair(tested, f"{data}-{one}", f"{data}-{other}")
-        print(tables.comparison_list(correct(comparisons)))
+        print(SHORT["tests"](correct(comparisons)))
 
 
 def costs() -> str:

@@ -9,11 +9,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from attnlab.report import tables
 from attnlab.report.collect import collect
 from attnlab.report.comparison import compare
 from attnlab.report.results_file import format_results, read_results
 
+SHORT = runpy.run_path(str(Path(__file__).parents[1] / "short_tables.py"))
 HERE = Path(__file__).parent
 SELECTION = HERE / "selection.csv"
 METRICS = ("val/conala_bleu", "val/loss")
@@ -28,9 +28,9 @@ def main(runs: str | None = None, selection: str | None = None) -> None:
     study = read_results(SELECTION)
     print("\n### Declared: general against mean, other seeds\n")
     shown = replace(study, selected_metrics=METRICS)
-    print(tables.scores_table(shown).markdown())
+    print(SHORT["scores"](shown))
     tested = replace(study, selected_metrics=METRICS[:1])
-    print(tables.comparison_list(compare(tested, reference="mean")), end="")
+    print(SHORT["tests"](compare(tested, reference="mean")), end="")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ learned from the ensemble. reranker.py writes reranker.csv, and cross_validation
 """
 
 import csv
+import runpy
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from attnlab.report.comparison import compare
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.study import RunRecord, Study
 
+SHORT = runpy.run_path(str(Path(__file__).parents[1] / "short_tables.py"))
 RESULTS = Path(__file__).with_name("results.csv")
 RERANKER = Path(__file__).with_name("reranker.csv")
 CROSS_VALIDATION = Path(__file__).with_name("cross-validation.csv")
@@ -49,6 +51,8 @@ TRAININGS = ("", ", trained with generated intents", ", distilled from the ensem
 TEST = "test/held_out"
 HELD_OUT = f"{TEST}/conala_bleu"
 METRICS = ("val/conala_bleu", HELD_OUT, f"{TEST}/conala_exact_match", f"{TEST}/parses")
+SHOWN = (RECIPE, "greedy", LIMIT, f"{ENSEMBLE}{RECIPE}", f"{ENSEMBLE}{LARGE_BEAMS[1]}")
+"""Ways of decoding whose scores are printed; the others have a difference, or a row in the CSV files."""
 
 
 def main(*folders: str) -> None:
@@ -66,27 +70,27 @@ def main(*folders: str) -> None:
     print("### Nested cross-validation over the training file\n")
     print(tables.markdown(cross_validation()))
     print("### Held-out examples\n")
-    print(tables.scores_table(study).markdown())
+    shown = replace(study, runs=[run for run in study.runs if run.variant in SHOWN])
+    print(SHORT["scores"](shown))
     single = [run for run in study.runs if not run.variant.startswith(ENSEMBLE) and run.variant != LIMIT]
     tested = replace(study, runs=single, selected_metrics=(HELD_OUT,))
-    print(tables.comparison_list(compare(tested, reference=RECIPE)), end="")
+    print(SHORT["tests"](compare(tested, reference=RECIPE)), end="")
 
 
 def cross_validation() -> pd.DataFrame:
     """Return the scores of all folds together."""
     with CROSS_VALIDATION.open(newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["fold"].startswith("all")]
+        rows = [row for row in csv.DictReader(file) if row["fold"] == "all"]
     columns = {
         "way of decoding": [row["way"] for row in rows],
-        "examples": [row["fold"] for row in rows],
-        "number": [row["sentences"] for row in rows],
+        "examples": [row["sentences"] for row in rows],
         "CoNaLa BLEU over sentences": [
             f"{float(row['bleu']):.1f} [{float(row['low']):.1f}, {float(row['high']):.1f}]" for row in rows
         ],
         "CoNaLa exact match [%]": [f"{100 * float(row['exact_match']):.1f}" for row in rows],
         "length of outputs / references": [f"{float(row['length_ratio']):.2f}" for row in rows],
     }
-    return pd.DataFrame(columns).set_index(["way of decoding", "examples"])
+    return pd.DataFrame(columns).set_index("way of decoding")
 
 
 def ways_of_decoding(run: RunRecord) -> list[RunRecord]:

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from attnlab.report import tables
 from attnlab.report.collect import collect
 from attnlab.report.files import save
 from attnlab.report.results_file import format_results, read_results
 
+SHORT = runpy.run_path(str(Path(__file__).parents[1] / "short_tables.py"))
 HERE = Path(__file__).parent
 GRID = runpy.run_path(str(HERE.parent / "grid.py"))
 METRICS = {
@@ -32,13 +32,12 @@ def main(runs: str | None = None) -> None:
     study = replace(read_results(HERE / "results.csv"), selected_metrics=tuple(METRICS))
     groups = GRID["group"](study)
     values = {recipe: recipe for recipe in RECIPES if recipe in groups["additive"]}
-    for metric, title in METRICS.items():
-        digits = 1 if metric.endswith("bleu") else 3
-        print(f"{title}:\n\n{GRID['table'](groups, values, metric, scale=1, digits=digits)}")
-    tested = replace(study, selected_metrics=(next(iter(METRICS)),))
+    tested_metric, title = next(iter(METRICS.items()))
+    print(f"{title}:\n\n{GRID['table'](groups, values, tested_metric, scale=1)}")
+    tested = replace(study, selected_metrics=(tested_metric,))
     others = [name for name in groups if name != "additive"]
     comparisons = GRID["compare_at_each"](tested, values, "additive", others)
-    print(tables.comparison_list(comparisons), end="")
+    print(SHORT["tests"](comparisons), end="")
     if runs is not None:
         figure = Figure(figsize=(9, 3.5), layout="constrained")
         for axes, (metric, title) in zip(figure.subplots(1, len(METRICS)), METRICS.items(), strict=True):

@@ -3,15 +3,16 @@
 python summary.py [RUNS]: with the folder of the run directories, write results.csv first.
 """
 
+import runpy
 import sys
 from dataclasses import replace
 from pathlib import Path
 
-from attnlab.report import tables
 from attnlab.report.collect import collect
 from attnlab.report.comparison import compare
 from attnlab.report.results_file import format_results, read_results
 
+SHORT = runpy.run_path(str(Path(__file__).parents[1] / "short_tables.py"))
 RESULTS = Path(__file__).with_name("results.csv")
 METRICS = ("test/exact_match", "test/token_accuracy")
 
@@ -21,8 +22,8 @@ def main(runs: str | None = None) -> None:
     if runs is not None:
         RESULTS.write_text(format_results(collect([Path(runs)])))
     study = replace(read_results(RESULTS), selected_metrics=METRICS)
-    print(tables.scores_table(study).markdown())
-    print(tables.comparison_list(compare(study, reference="no_pointer")), end="")
+    print(SHORT["scores"](study))
+    print(SHORT["tests"](compare(study, reference="no_pointer")), end="")
 
 
 if __name__ == "__main__":

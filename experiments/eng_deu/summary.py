@@ -4,23 +4,21 @@ python summary.py [OUTPUTS]: with the folder that contains eng_deu and eng_deu_b
 search.beam_size=5, write results.csv first.
 """
 
+import runpy
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 from attnlab.files.run_directory import predictions_file
-from attnlab.report import tables
 from attnlab.report.collect import collect, load_predictions, read_evaluations
 from attnlab.report.comparison import compare_pair, correct
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.study import RunRecord
 
+SHORT = runpy.run_path(str(Path(__file__).parents[1] / "short_tables.py"))
 RESULTS = Path(__file__).with_name("results.csv")
 SCORES = ("bleu", "chrf", "exact_match")
-METRICS = (
-    *("test/bleu", "test/beam5/bleu", "test/chrf", "test/beam5/chrf"),
-    *("test/exact_match", "test/token_accuracy", "test/loss"),
-)
+METRICS = ("test/bleu", "test/beam5/bleu", "test/chrf", "test/loss")
 RECIPE = "good recipe"
 COMPARED = {
     ("additive", "none"): ("test/bleu", "test/beam5/bleu", "test/loss"),
@@ -39,13 +37,13 @@ def main(outputs: str | None = None) -> None:
     study = read_results(RESULTS)
     available = {name for run in study.finished for name in run.scores}
     study = replace(study, selected_metrics=tuple(name for name in METRICS if name in available))
-    print(tables.with_parameters(tables.scores_table(study), study).markdown())
+    print(SHORT["scores"](study, parameters=True))
     comparisons = [
         row
         for pair, metrics in COMPARED.items()
         for row in compare_pair(replace(study, selected_metrics=metrics), *pair)
     ]
-    print(tables.comparison_list(correct(comparisons)), end="")
+    print(SHORT["tests"](correct(comparisons)), end="")
 
 
 def with_beam_search(run: RunRecord) -> RunRecord:

@@ -1,7 +1,7 @@
-"""Print the tables and the comparisons of this folder's README from results.csv and samples.md.
+"""Print the tables and the comparisons of this folder's README from results.csv.
 
 python summary.py [OUTPUTS]: with the folder that contains the studies of `SYSTEMS`, each run evaluated with
-search.beam_size=5, write these files and the heat map first.
+search.beam_size=5, write it, samples.md and the heat map first.
 """
 
 import runpy
@@ -11,18 +11,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from attnlab.report import tables
 from attnlab.report.collect import collect
 from attnlab.report.comparison import compare_pair, correct
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.study import RunRecord
 from attnlab.report.tables import escape_markdown
 
+SHORT = runpy.run_path(str(Path(__file__).parents[1] / "short_tables.py"))
 HERE = Path(__file__).parent
 METRICS = (
     *("test/bleu", "test/beam5/bleu", "test/chrf", "test/beam5/chrf"),
     *("test/exact_match", "test/token_accuracy", "test/loss"),
 )
+SHOWN = ("test/bleu", "test/beam5/bleu", "test/chrf", "test/loss")
 TESTED = ("test/bleu", "test/beam5/bleu")
 BASELINE, ATTENTION, RECIPE = "published baseline", "published attention", "good recipe"
 SYSTEMS = {
@@ -48,12 +49,11 @@ def main(folder: str | None = None) -> None:
     """Print Markdown."""
     if folder is not None:
         write_files(Path(folder))
-    study = replace(read_results(HERE / "results.csv"), selected_metrics=METRICS)
-    print(tables.with_parameters(tables.scores_table(study), study).markdown())
+    study = replace(read_results(HERE / "results.csv"), selected_metrics=SHOWN)
+    print(SHORT["scores"](study, parameters=True))
     tested = replace(study, selected_metrics=TESTED)
     comparisons = [row for pair in COMPARED for row in compare_pair(tested, *pair)]
-    print(tables.comparison_list(correct(comparisons)), end="")
-    print("\n" + (HERE / "samples.md").read_text(), end="")
+    print(SHORT["tests"](correct(comparisons)), end="")
 
 
 def write_files(outputs: Path) -> None:

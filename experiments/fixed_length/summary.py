@@ -10,13 +10,12 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from attnlab.report import tables
 from attnlab.report.collect import collect, read_evaluations
-from attnlab.report.comparison import compare
 from attnlab.report.files import save
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.study import RunRecord
 
+SHORT = runpy.run_path(str(Path(__file__).parents[1] / "short_tables.py"))
 HERE = Path(__file__).parent
 GRID = runpy.run_path(str(HERE.parent / "grid.py"))
 METRIC = "test/exact_match"
@@ -36,9 +35,7 @@ def main(outputs: str | None = None) -> None:
     print_lengths(draw="bottleneck" in written)
     print("### Four times the epochs, 20 tokens\n")
     study = replace(read_results(HERE / "longer.csv"), selected_metrics=(METRIC, "test/token_accuracy"))
-    print(tables.with_parameters(tables.scores_table(study), study).markdown())
-    tested = replace(study, selected_metrics=(METRIC,))
-    print(tables.comparison_list(compare(tested, reference="none_matched-length20")))
+    print(SHORT["scores"](study, parameters=True))
     print("### One network for 5 to 20 tokens\n")
     groups = GRID["group"](read_results(HERE / "mixed.csv"))
     titles = {f"length{length}": f"{length} tokens [%]" for length in MIXED_LENGTHS}
@@ -62,7 +59,7 @@ def print_lengths(*, draw: bool) -> None:
     values = {f"length{length}": f"{length} tokens [%]" for length in lengths}
     print(GRID["table"](groups, values, METRIC, scale=100))
     comparisons = GRID["compare_at_each"](study, values, "additive", ["none_matched"])
-    print(tables.comparison_list(comparisons))
+    print(SHORT["tests"](comparisons))
     if draw:
         figure = Figure(figsize=(6, 3.5), layout="constrained")
         axes = figure.subplots()

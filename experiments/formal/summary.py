@@ -58,33 +58,40 @@ def main(*runs: str) -> None:
     with RESULTS.open(newline="") as file:
         rows = list(csv.DictReader(file))
     attentions = [*dict.fromkeys(row["attention"] for row in rows)]
-    print_table(rows, [name for name in attentions if name not in MECHANISMS])
+    print(f"✓: solved, a mean of at least {100 * SOLVED:.0f} %.\n")
+    cells = []
+    for task, language in TASKS.items():
+        scores = {name: longer_accuracies(rows, task, name) for name in attentions if name not in MECHANISMS}
+        shown = ", ".join(f"{name} {percent(values)}" for name, values in scores.items() if values)
+        if shown:
+            cells.append([task, language, shown])
+    columns = ["task", "language", "accuracies"]
+    print(markdown(pd.DataFrame(cells, columns=columns).set_index(columns[:2])))
     mechanisms = [name for name in attentions if name in MECHANISMS]
     if mechanisms:
         others = [row for row in rows if row["attention"] in mechanisms and row["seed"] != "0"]
         repeated = dict.fromkeys(row["task"] for row in others)
         seeds = f"one seed, three for {' and '.join(repeated)}" if repeated else "one seed"
-        print(f"\nMechanisms with the encoder and decoder of `additive`, {seeds}:\n")
-        print_table(rows, mechanisms)
+        print(f"Mechanisms with the encoder and decoder of `additive`, {seeds}; tasks that one solves:\n")
+        print_solved(rows, mechanisms)
 
 
-def print_table(rows: list[dict[str, str]], attentions: list[str]) -> None:
-    """Print the accuracies of these networks on the tasks on which one of them was trained."""
-    columns = ["task", "language", *attentions]
+def print_solved(rows: list[dict[str, str]], attentions: list[str]) -> None:
+    """Print the accuracies of these networks on the tasks that one of them solves."""
+    columns = ["task", *attentions]
     cells = []
-    for task, language in TASKS.items():
-        scores = [
-            [
-                float(row["accuracy_longer"])
-                for row in rows
-                if (row["task"], row["attention"]) == (task, attention)
-            ]
-            for attention in attentions
-        ]
-        if any(scores):
-            cells.append([task, language, *map(percent, scores)])
-    note = f"✓: solved, a mean of at least {100 * SOLVED:.0f} %. Blank: not run."
-    print(markdown(pd.DataFrame(cells, columns=columns).set_index(columns[:2]), [note]))
+    for task in TASKS:
+        scores = [longer_accuracies(rows, task, attention) for attention in attentions]
+        if any(values and fmean(values) >= SOLVED for values in scores):
+            cells.append([task, *map(percent, scores)])
+    print(markdown(pd.DataFrame(cells, columns=columns).set_index("task")))
+
+
+def longer_accuracies(rows: list[dict[str, str]], task: str, attention: str) -> list[float]:
+    """Return the accuracy of each seed of a network on longer sources."""
+    return [
+        float(row["accuracy_longer"]) for row in rows if (row["task"], row["attention"]) == (task, attention)
+    ]
 
 
 def write_results(folders: list[Path]) -> None:

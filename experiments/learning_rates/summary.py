@@ -17,6 +17,7 @@ from attnlab.report.comparison import compare
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.study import Study
 
+SHORT = runpy.run_path(str(Path(__file__).parents[1] / "short_tables.py"))
 HERE = Path(__file__).parent
 RATES = ("0.0005", "0.001", "0.002", "0.004")
 VALIDATION, TEST = "val/exact_match", "test/exact_match"
@@ -35,9 +36,9 @@ def main(outputs: str | None = None) -> None:
         study, runs=[run for run in study.runs if "-" not in run.variant], selected_metrics=METRICS
     )
     print(validation_table(single))
-    print(tables.with_parameters(tables.scores_table(repeated), repeated).markdown())
+    print(SHORT["scores"](repeated, parameters=True))
     tested = replace(repeated, selected_metrics=(TEST,))
-    print(tables.comparison_list(compare(tested, reference="additive")), end="")
+    print(SHORT["tests"](compare(tested, reference="additive")), end="")
 
 
 def validation_table(study: Study) -> str:

@@ -56,35 +56,29 @@ def main(*runs: str) -> None:
     names = (
         "heads",
         "latches",
-        "gate bias",
         "learning rate",
         "training pairs",
         "training lengths [%]",
         "longer [%]",
         "seeds with at least 99 %",
-        "parameters",
         "steps",
-        "minutes",
     )
     cells = []
     for settings in dict.fromkeys(settings_of(row) for row in rows):
         own = [row for row in rows if settings_of(row) == settings]
-        task, heads, latches, gate_bias, rate, train_size = settings
+        task, heads, latches, _, rate, train_size = settings
         same, longer = (
             [100 * float(row[f"exact_match_{name}"]) for row in own] for name in ("same", "longer")
         )
         numbers = [
             heads,
             f"{100 * float(latches):g} %",
-            f"{float(gate_bias):g}",
             f"{float(rate):g}",
             f"{int(train_size):,}",
             mean_and_range(same, digits=1),
             mean_and_range(longer, digits=1),
             f"{sum(score >= SOLVED for score in longer)} of {len(own)}",
-            f"{int(own[0]['parameters']):,}",
             f"{int(own[0]['steps']):,}",
-            f"{fmean(float(row['minutes']) for row in own):.1f}",
         ]
         cells.append([task, *numbers])
     print(markdown(pd.DataFrame(cells, columns=["task", *names]).set_index("task")))

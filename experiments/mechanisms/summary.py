@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, median
-from typing import NamedTuple
 
 import pandas as pd
 from matplotlib.figure import Figure
@@ -36,20 +35,6 @@ TITLES = {
     "mechanisms_copy": "Copying",
     "normalisers": "Reversal, other normalisers of additive scores",
 }
-
-
-class Cost(NamedTuple):
-    """Cost of a training step, formatted.
-
-    Attributes:
-        time: ms on the lengths of the training data.
-        relative_time: time at length 50 as a multiple of additive attention's.
-        memory: peak memory in MB at length 50, besides weights and optimizer state.
-    """
-
-    time: str
-    relative_time: str
-    memory: str
 
 
 def main(outputs: str | None = None) -> None:
@@ -101,34 +86,25 @@ def exact_match(run: RunRecord, lengths: list[int] | None) -> float:
     raise SystemExit(f"{run.directory} was not evaluated on lengths {lengths}")
 
 
-def read_costs() -> dict[str, Cost]:
-    """Read the cost of a training step by mechanism."""
-    rows: dict[tuple[str, str], list[dict[str, str]]] = {}
+def read_costs() -> dict[str, tuple[str]]:
+    """Read the time of a training step at length 50, as a multiple of additive attention's, by mechanism."""
+    ratios: dict[str, list[float]] = {}
     with (HERE / "costs.csv").open(newline="") as file:
         for row in csv.DictReader(file):
-            rows.setdefault((row["mechanism"], row["lengths"]), []).append(row)
-    return {
-        name: Cost(
-            f"{median(float(row['ms']) for row in rows[name, 'task']):.1f}",
-            f"{median(float(row['times_additive']) for row in rows[name, '50']):.2f}",
-            rows[name, "50"][0]["peak_mb"],
-        )
-        for name, lengths in rows
-        if lengths == "task"
-    }
+            if row["lengths"] == "50":
+                ratios.setdefault(row["mechanism"], []).append(float(row["times_additive"]))
+    return {name: (f"{median(rounds):.2f}",) for name, rounds in ratios.items()}
 
 
-def table(variants: Variants, costs: dict[str, Cost]) -> str:
-    """Return a Markdown table with one row per variant, and its costs if they are given."""
-    columns = ["variant", "parameters", *(f"{k} [%]" for k in RANGES)]
-    columns += ["alignment accuracy [%]", "steps to 99 %"]
+def table(variants: Variants, costs: dict[str, tuple[str]]) -> str:
+    """Return a Markdown table with one row per variant, and its relative time if it is given."""
+    columns = ["variant", *(f"{k} [%]" for k in RANGES), "alignment accuracy [%]", "steps to 99 %"]
     if costs:
-        columns += ["ms per step", "relative time, length 50", "MB, length 50"]
+        columns.append("relative time, length 50")
     rows = []
     for variant, runs in variants.items():
         scores = [percent(runs, metric) for metric in (*EXACT.values(), ALIGNED)]
-        numbers = (f"{runs[0].parameters:,}", *scores, median_steps(runs), *costs.get(variant, ()))
-        rows.append((variant, *numbers))
+        rows.append((variant, *scores, median_steps(runs), *costs.get(variant, ())))
     return markdown(pd.DataFrame(rows, columns=columns).set_index("variant"))
 
 

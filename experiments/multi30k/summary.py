@@ -3,6 +3,7 @@
 python summary.py [RUNS]: with the folder of the run directories, write results.csv first.
 """
 
+import runpy
 import sys
 from dataclasses import replace
 from itertools import zip_longest
@@ -10,14 +11,14 @@ from pathlib import Path
 
 from sacrebleu.metrics.bleu import BLEU
 
-from attnlab.report import tables
 from attnlab.report.collect import collect
 from attnlab.report.comparison import compare
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.study import RunRecord
 
+SHORT = runpy.run_path(str(Path(__file__).parents[1] / "short_tables.py"))
 RESULTS = Path(__file__).with_name("results.csv")
-METRICS = ("test/bleu", "test/lowercase/bleu", "test/chrf", "test/token_accuracy", "val/bleu")
+METRICS = ("test/bleu", "test/lowercase/bleu", "test/chrf", "val/bleu")
 TESTED = ("test/bleu", "test/chrf")
 
 
@@ -28,9 +29,9 @@ def main(runs: str | None = None) -> None:
         finished = [with_lowercase_score(run) for run in collected.finished]
         RESULTS.write_text(format_results(replace(collected, runs=finished)))
     study = replace(read_results(RESULTS), selected_metrics=METRICS)
-    print(tables.with_parameters(tables.scores_table(study), study).markdown())
+    print(SHORT["scores"](study, parameters=True))
     tested = replace(study, selected_metrics=TESTED)
-    print(tables.comparison_list(compare(tested, all_pairs=True)), end="")
+    print(SHORT["tests"](compare(tested, all_pairs=True)), end="")
 
 
 def with_lowercase_score(run: RunRecord) -> RunRecord:

@@ -4,6 +4,7 @@ python summary.py [OUTPUTS]: with the folder that contains reverse_published and
 results.csv and the figures first.
 """
 
+import runpy
 import shutil
 import sys
 from dataclasses import replace
@@ -19,10 +20,12 @@ from attnlab.report.statistics import estimate
 from attnlab.report.study import RunRecord, Study
 from attnlab.report.tables import Table
 
+SHORT = runpy.run_path(str(Path(__file__).parents[1] / "short_tables.py"))
 HERE = Path(__file__).parent
 LOSS = "train/loss_epoch"
 FIRST, LAST, EXAMPLE_CORRECT = "train/loss_first_epoch", "train/loss_last_epoch", "test/example_correct"
 METRICS = ("test/exact_match", "test/loss", "test/attention/alignment_accuracy")
+SHOWN = ("test/exact_match", "test/attention/alignment_accuracy")
 PUBLISHED = "as published"
 WITH_BRIDGE = "decoder started from the encoder"
 NO_ATTENTION = "the same without attention"
@@ -34,9 +37,10 @@ def main(outputs: str | None = None) -> None:
     """Print Markdown."""
     if outputs is not None:
         write_files(Path(outputs))
-    study = replace(read_results(HERE / "results.csv"), selected_metrics=METRICS)
-    print(table(study).markdown())
-    print(tables.comparison_list(compare(reversing(study), reference=NO_ATTENTION)), end="")
+    study = replace(read_results(HERE / "results.csv"), selected_metrics=SHOWN)
+    print(replace(table(study), notes=()).markdown())
+    tested = replace(reversing(study), selected_metrics=METRICS)
+    print(SHORT["tests"](compare(tested, reference=NO_ATTENTION)), end="")
 
 
 def write_files(outputs: Path) -> None:

@@ -4,6 +4,7 @@ python summary.py: reads ../mechanisms/results.csv and ../mechanisms/costs.csv.
 """
 
 import csv
+import runpy
 from collections import defaultdict
 from dataclasses import replace
 from math import inf
@@ -22,6 +23,7 @@ from attnlab.report.statistics import Estimate, estimate
 from attnlab.report.study import RunRecord, Study
 from attnlab.report.style import COLOURS
 
+SHORT = runpy.run_path(str(Path(__file__).parents[1] / "short_tables.py"))
 HERE = Path(__file__).parent
 MECHANISMS = HERE.parent / "mechanisms"
 EXACT, ALIGNED = "test/exact_match", "test/attention/alignment_accuracy"
@@ -42,7 +44,7 @@ def main() -> None:
     study = Study("reverse", read_runs(families), selected_metrics=(EXACT, ALIGNED))
     costs = read_costs()
     print(table(study, families, costs))
-    print(tables.comparison_list(compare(study, reference="additive")), end="")
+    print(SHORT["tests"](compare(study, reference="additive")), end="")
     save(draw(study, families, costs), HERE / "scores.svg")
 
 
@@ -84,15 +86,12 @@ def table(study: Study, families: dict[str, str], costs: Costs) -> str:
     for lengths, heading in HEADINGS.items():
         ratios = (costs[lengths][name]["ratio"] for name in names)
         text[f"relative time, {heading}"] = [tables.format_estimate(ratio, digits=2) for ratio in ratios]
-    for lengths, heading in HEADINGS.items():
-        text[f"GFLOP, {heading}"] = [f"{costs[lengths][name]['gflop'].mean:.2f}" for name in names]
     text["MB, length 50"] = [f"{costs['50'][name]['peak_mb'].mean:.1f}" for name in names]
     text = text.reset_index().set_index(["score function", "variant"])
     notes = (
-        "Scores: mean over seeds [95 % confidence interval, Student's t on the logit scale]. Relative time: "
-        "time of a training step as a multiple of the additive score's in the same round, mean over rounds "
-        "[95 % interval, on the logarithmic scale]. Length 50: 50 tokens on both sides. GFLOP: operations of "
-        "matrix products, without tanh. MB: peak memory of a batch besides weights and optimizer state."
+        "Relative time: of a training step, as a multiple of the additive score's in the same round, mean "
+        "over rounds [95 % interval, on the logarithmic scale]. Length 50: 50 tokens on both sides. MB: peak "
+        "memory of a batch besides weights and optimizer state."
     )
     return tables.markdown(text, [notes])
 

@@ -4,19 +4,22 @@ python summary.py [RUNS]: with the folder of the run directories of study=conala
 the figure first.
 """
 
+import runpy
 import sys
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from attnlab.report import figures, tables
+from attnlab.report import figures
 from attnlab.report.collect import collect
 from attnlab.report.comparison import compare_pair, correct
 from attnlab.report.results_file import format_results, read_results
 
+SHORT = runpy.run_path(str(Path(__file__).parents[1] / "short_tables.py"))
 RESULTS = Path(__file__).with_name("results.csv")
 BLEU = "val/conala_bleu"
 METRICS = (BLEU, "val/conala_exact_match", "val/slot_accuracy", "val/parses", "val/loss")
+SHOWN = (BLEU, "val/slot_accuracy", "val/loss")
 
 
 def main(runs: str | None = None) -> None:
@@ -25,12 +28,12 @@ def main(runs: str | None = None) -> None:
         collected = replace(collect([Path(runs)]), selected_metrics=METRICS)
         RESULTS.write_text(format_results(collected))
         figures.write_figure(collected, "val-conala_bleu", RESULTS.parent)
-    study = replace(read_results(RESULTS), selected_metrics=METRICS)
-    print(tables.with_parameters(tables.scores_table(study), study).markdown())
+    study = replace(read_results(RESULTS), selected_metrics=SHOWN)
+    print(SHORT["scores"](study, parameters=True))
     tested = replace(study, selected_metrics=(BLEU,))
     steps = pairwise(sorted(study.variants))
     comparisons = [row for before, after in steps for row in compare_pair(tested, after, before)]
-    print(tables.comparison_list(correct(comparisons)), end="")
+    print(SHORT["tests"](correct(comparisons)), end="")
 
 
 if __name__ == "__main__":

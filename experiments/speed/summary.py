@@ -13,27 +13,18 @@ TABLES = {
     "The same of the reversing model (batch 64, 480 k parameters, half of the time steps without teacher "
     "forcing)": "reverse.csv",
     "The reversing model with random batches for both": "reverse-random.csv",
-    "The reversing model with batches of similar length and one thread": "reverse-one-thread.csv",
     "JoeyNMT 2.3.0: 20 training batches of 64, two layers of 512 units on each side, vocabularies of 8,000; "
     "search for 256 sentences of 30 steps": "peers.csv",
     "yoyodyne 0.5.27, its settings for tests of soft attention on 800 Icelandic words: 6 epochs in random "
-    "order, greedy decoding of 100 words after each, 3 seeds, one thread": "transduction.csv",
-    "The same on two threads": "transduction-two-threads.csv",
-    "1,000 Turkish forms with their features: 6 epochs, greedy decoding of 1,000 after each, one thread": (
-        "transduction-forms.csv"
-    ),
-    "The same forms on two threads": "transduction-forms-two-threads.csv",
+    "order, greedy decoding of 100 words after each, 3 seeds, two threads": "transduction-two-threads.csv",
     "Decoding with the untrained CoNaLa model, two threads: 100 intents one at a time, or 2,000 in batches "
     "of 500": "decoding.csv",
-    "What `attnlab train` adds to a bare loop of steps of the reversing model": "overhead-reverse.csv",
-    "The same for the CoNaLa model": "overhead-conala.csv",
-    "Delivery of batches of the reversing model": "pipeline-reverse.csv",
-    "The same of the CoNaLa model": "pipeline-conala.csv",
-    "From `attnlab train` to the end of the first step": "startup.csv",
-    "The same with `logger=none`": "startup-no-logger.csv",
-    "`attnlab train`, seeds 0 to 9, no heat maps, one thread of an AMD EPYC (AVX2)": "first-model.csv",
+    "From `attnlab train logger=none` to the end of the first step": "startup-no-logger.csv",
 }
 """Captions and files."""
+
+LEFT_OUT = ("best", "best s", "s per epoch", "GFLOP/s", "epochs per s", "best by seed", "best accuracy")
+"""Columns that are in the files only."""
 
 
 def main() -> None:
@@ -46,6 +37,7 @@ def main() -> None:
 def table(name: str) -> str:
     """Return the table of a file as Markdown."""
     rows = pd.read_csv(Path(__file__).with_name(name), dtype=str, keep_default_na=False)
+    rows = rows[[column for column in rows.columns if column not in LEFT_OUT]]
     first, *others = rows.columns
     texts = takewhile(lambda column: not rows[column].map(is_number).all(), others)
     return markdown(rows.set_index([first, *texts]))

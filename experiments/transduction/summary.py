@@ -66,6 +66,13 @@ CORPORA = ("swedish-gaw", "slovene-goo300k-bohoric", "icelandic-icepahc", "germa
 INFLECTION = ("tur", "fin", "arz", "deu", "swa")
 """Languages of inflection in the study."""
 
+TASKS = {
+    "pronunciation": (BASELINE, "test"),
+    "inflection": (INFLECTION, "val"),
+    "normalisation": (CORPORA, "val"),
+}
+"""Corpora and split of each task in the study over seeds."""
+
 SEEDS = range(3)
 """Seeds of the mechanisms that are compared over seeds."""
 
@@ -156,28 +163,28 @@ def print_row(*cells: object) -> None:
     print(f"| {' | '.join(f'{cell:.1f}' if isinstance(cell, float) else str(cell) for cell in cells)} |")
 
 
+SPLITS = {"val": "development", "test": "test"}
+"""Names of the splits."""
+
+
 def print_languages(runs: dict[str, list[RunRecord]]) -> None:
-    """Print WER of the low languages, and macro averages of the seeds that all of them have."""
+    """Print the mean WER of the low languages, and macro averages of the seeds that all of them have."""
     soft, tuned = groups_of("soft_attention.csv"), groups_of("tuned.csv")
     ensembles = {(row["data"], row["split"]): float(row["wer"]) for row in read_ensembles()}
-    columns = ("single", "tuned", "ensemble", "soft", "baseline")
-    print_caption("Pronunciation, 800 training words, WER")
-    print_row("language", "seeds", *(f"{split}: {name}" for split in ("dev", "test") for name in columns))
-    print(f"| --- |{' ---: |' * 11}")
-    table = []
-    for language, baseline in BASELINE.items():
-        row: list[float] = []
-        for split, reference in zip(("val", "test"), baseline, strict=True):
-            single, fine, earlier = (
-                fmean(error_rates(own[language], split).values()) for own in (runs, tuned, soft)
-            )
-            row += [single, fine, ensembles[f"{language}-{RECIPE}", split], earlier, float(reference)]
-        table.append(row)
-        print_row(language, len(runs[language]), *row)
-    print_row("mean", "", *map(fmean, zip(*table, strict=True)))
+    print_caption("Pronunciation, 800 training words, mean WER of ten languages")
+    print_row("files", "single", "tuned", "ensemble", "soft", "baseline")
+    print(f"| --- |{' ---: |' * 5}")
+    for number, (split, name) in enumerate(SPLITS.items()):
+        table = []
+        for language, baseline in BASELINE.items():
+            rates = (fmean(error_rates(own[language], split).values()) for own in (runs, tuned, soft))
+            single, fine, earlier = rates
+            ensemble = ensembles[f"{language}-{RECIPE}", split]
+            table.append((single, fine, ensemble, earlier, float(baseline[number])))
+        print_row(name, *map(fmean, zip(*table, strict=True)))
     print()
-    print("Mean over the languages by seed:\n")
-    for split, name in (("val", "development"), ("test", "test")):
+    print("By seed:\n")
+    for split, name in SPLITS.items():
         for network, groups in (
             ("single", [runs[language] for language in BASELINE]),
             ("one network for all languages", [tuned["joint"]]),
@@ -185,82 +192,55 @@ def print_languages(runs: dict[str, list[RunRecord]]) -> None:
         ):
             rates = [error_rates(group, split) for group in groups]
             means = (fmean(own[seed] for own in rates) for seed in sorted(rates[0]))
-            print(f"- {name} files, {network}: {', '.join(f'{mean:.1f}' for mean in means)}")
+            print(f"- {name}, {network}: {', '.join(f'{mean:.1f}' for mean in means)}")
     print()
 
 
 def print_joint() -> None:
-    """Print WER and SER of one network for all low languages with each mechanism, and of these together."""
-    print_caption("One network for ten languages with each of five mechanisms, seed 0")
-    print_row("mechanism", "WER, dev", "WER, test", "SER, dev", "SER, test", "parameters", "minutes")
-    print(f"| --- |{' ---: |' * 6}")
+    """Print WER of one network for all low languages with each mechanism, and of these together."""
+    print_caption("One network for ten languages with each of five mechanisms, WER, seed 0")
+    print_row("mechanism", *SPLITS.values())
+    print("| --- | ---: | ---: |")
     runs = (group[0] for variant, group in groups_of("tuned.csv").items() if variant.startswith(JOINT))
     for run in runs:
-        words = (error_rates([run], split)[run.seed] for split in ("val", "test"))
-        symbols = (100 * run.scores[f"{split}/ser"] for split in ("val", "test"))
-        mechanism, minutes = run.variant.removeprefix(JOINT), (run.seconds or 0) / 60
-        print_row(mechanism, *words, *symbols, f"{run.parameters:,}", minutes)
+        words = (error_rates([run], split)[run.seed] for split in SPLITS)
+        print_row(run.variant.removeprefix(JOINT), *words)
     rows = {row["split"]: row for row in read_ensembles() if row["data"].startswith(JOINT)}
-    words = (float(rows[split]["wer"]) for split in ("val", "test"))
-    symbols = (100 * float(rows[split]["ser"]) for split in ("val", "test"))
-    print_row("five together", *words, *symbols, "", "")
+    print_row("five together", *(float(rows[split]["wer"]) for split in SPLITS))
     print()
 
 
 def print_others(runs: dict[str, list[RunRecord]]) -> None:
     """Print one row for each recipe on other data."""
     print_caption("Inflection of Turkish, 2017")
-    print_row("variant", "seeds", "WER, dev", "WER, test", "SER, dev", "SER, test", "steps", "parameters")
-    print(f"| --- |{' ---: |' * 7}")
+    print_row("variant", "seeds", "WER, dev", "WER, test", "steps")
+    print(f"| --- |{' ---: |' * 4}")
     for variant, group in sorted(runs.items()):
-        words = [fmean(error_rates(group, split).values()) for split in ("val", "test")]
-        symbols = [100 * fmean(run.scores[f"{split}/ser"] for run in group) for split in ("val", "test")]
-        print_row(variant, len(group), *words, *symbols, f"{group[0].steps:,}", f"{group[0].parameters:,}")
-    print()
-
-
-def print_normalisation() -> None:
-    """Print error rates of memorising and of the networks, by corpus."""
-    names = ("all", "known", "unknown")
-    print_caption("Normalisation, WER on the development files")
-    rates = (f"{by}: {name}" for by in ("memorise", "network") for name in names)
-    print_row("corpus", "network", "words", "unknown", *rates)
-    print(f"| --- | --- |{' ---: |' * 8}")
-    with (FOLDER / "normalisation.csv").open(newline="") as file:
-        for row in csv.DictReader(file):
-            counts = (f"{int(row[name]):,}" for name in ("words", "unknown_words"))
-            rates = (float(row[name]) for name in NORMALISATION[5:11])
-            print_row(row["corpus"], row["mechanism"], *counts, *rates)
+        words = [fmean(error_rates(group, split).values()) for split in SPLITS]
+        print_row(variant, len(group), *words, f"{group[0].steps:,}")
     print()
 
 
 def print_inflection(runs: dict[str, list[RunRecord]]) -> None:
-    """Print the accuracy and SER of the development files of inflection, by language, and their means."""
-    print_caption("Inflection of 2023, development files")
-    print_row("language", "accuracy", "SER", "minutes")
-    print(f"| --- |{' ---: |' * 3}")
-    rows = []
-    for language, (run,) in sorted(runs.items()):
-        accuracy, symbols = (100 * run.scores[f"val/{name}"] for name in ("exact_match", "ser"))
-        rows.append((accuracy, symbols, (run.seconds or 0) / 60))
-        print_row(language, *rows[-1])
-    print_row(f"mean of {len(rows)}", *map(fmean, zip(*rows, strict=True)))
-    print()
+    """Print the mean accuracy and SER of the development files of inflection."""
+    scores = [
+        [100 * run.scores[f"val/{name}"] for name in ("exact_match", "ser")] for (run,) in runs.values()
+    ]
+    accuracy, symbols = map(fmean, zip(*scores, strict=True))
+    print(f"Inflection of 2023, {len(scores)} languages: accuracy {accuracy:.1f} %, SER {symbols:.1f}.\n")
 
 
 def print_medium(runs: dict[str, list[RunRecord]]) -> None:
-    """Print WER and SER of the medium languages, development files, and their means."""
-    print_caption("Pronunciation, 8,000 training words")
-    print_row("language", "WER, dev", "SER, dev", "baseline", "minutes")
-    print(f"| --- |{' ---: |' * 4}")
-    rows = []
-    for language, baseline in MEDIUM_BASELINE.items():
-        (run,) = runs[language]
-        symbols = 100 * run.scores["val/ser"]
-        rows.append((*error_rates([run], "val").values(), symbols, baseline, (run.seconds or 0) / 60))
-        print_row(language, *rows[-1])
-    print_row("mean", *map(fmean, zip(*rows, strict=True)))
-    print()
+    """Print the mean WER and SER of the medium languages, development files."""
+    rows = [
+        (*error_rates(runs[language], "val").values(), 100 * runs[language][0].scores["val/ser"], baseline)
+        for language, baseline in MEDIUM_BASELINE.items()
+    ]
+    words, symbols, baseline = map(fmean, zip(*rows, strict=True))
+    print(
+        f"Pronunciation, 8,000 training words, {len(rows)} development files: WER {words:.1f}, "
+        f"SER {symbols:.1f}, WER of the baseline {baseline:.1f}.\n"
+    )
 
 
 def study_runs() -> dict[str, dict[str, dict[int, RunRecord]]]:
@@ -279,23 +259,17 @@ def print_study(
     caption: str,
     together: dict[str, tuple[float, float]],
 ) -> None:
-    """Print WER by corpus and mechanism, and the differences to the reference, seed 0.
+    """Print the mean WER of each mechanism, and its difference to the reference, seed 0.
 
     Args:
         runs: by mechanism, corpus and seed.
         corpora: those of the table.
         split: `val` or `test`.
-        caption: the line above the tables.
+        caption: the line above the table.
         together: WER and SER of the ensemble of five mechanisms by corpus, if there are any.
     """
     mechanisms = [REFERENCE, *(name for name in runs if name != REFERENCE)]
     rates = {name: [error_rates([runs[name][each][0]], split)[0] for each in corpora] for name in mechanisms}
-    columns = ["five together"] if together else []
-    print_caption(caption)
-    print_row("data", *mechanisms, *columns)
-    print(f"| --- |{' ---: |' * (len(mechanisms) + len(columns))}")
-    for corpus, *row in zip(corpora, *rates.values(), strict=True):
-        print_row(corpus, *row, *(together[corpus][0] for _ in columns))
     differences = {
         name: [ours - theirs for ours, theirs in zip(rates[name], rates[REFERENCE], strict=True)]
         for name in mechanisms[1:]
@@ -303,24 +277,18 @@ def print_study(
     p_values = dict(
         zip(differences, holm([t_test_p_value(own) for own in differences.values()]), strict=True)
     )
-    print()
-    print_row("mechanism", "mean WER", f"minus {REFERENCE}", "p, Holm", "mean SER", "parameters", "minutes")
-    print(f"| --- |{' ---: |' * 6}")
+    print_caption(caption)
+    print_row("mechanism", "mean WER", f"minus {REFERENCE}", "p, Holm")
+    print(f"| --- |{' ---: |' * 3}")
     for name in mechanisms:
         cells = ["", ""]
         if name in differences:
             change = estimate(differences[name])
-            cells = [
-                f"{change.mean:.1f} \\[{change.low:.1f}, {change.high:.1f}\\]",
-                f"{p_values[name]:.2f}",
-            ]
-        own = [runs[name][each][0] for each in corpora]
-        symbols = 100 * fmean(run.scores[f"{split}/ser"] for run in own)
-        minutes = fmean((run.seconds or 0) / 60 for run in own)
-        print_row(name, fmean(rates[name]), *cells, symbols, f"{own[0].parameters:,}", minutes)
+            interval = f"{change.mean:.1f} \\[{change.low:.1f}, {change.high:.1f}\\]"
+            cells = [interval, f"{p_values[name]:.2f}"]
+        print_row(name, fmean(rates[name]), *cells)
     if together:
-        words, symbols = (fmean(each) for each in zip(*together.values(), strict=True))
-        print_row("five together", words, "", "", 100 * symbols, "", "")
+        print_row("five together", fmean(words for words, _ in together.values()), "", "")
     print()
 
 
@@ -346,22 +314,23 @@ def seed_means(
     }
 
 
-def print_seeds(
-    runs: dict[str, dict[str, dict[int, RunRecord]]], corpora: Iterable[str], split: str, caption: str
-) -> None:
-    """Print WER by mechanism and seed, and the differences to the reference."""
-    shared, means = seed_means(runs, corpora, split)
-    others = [name for name in means if name != REFERENCE]
-    p_values = holm([ttest_ind(means[name], means[REFERENCE], equal_var=False).pvalue for name in others])
-    print_caption(f"{caption} of {', '.join(shared)}")
-    print_row("mechanism", *(f"seed {seed}" for seed in SEEDS), "mean", f"minus {REFERENCE}", "p, Holm")
-    print(f"| --- |{' ---: |' * (len(SEEDS) + 3)}")
-    print_row(REFERENCE, *means[REFERENCE], fmean(means[REFERENCE]), "", "")
-    for name, p in zip(others, p_values, strict=True):
-        mean = fmean(means[name])
-        p_value = f"{p:.3f}" if p >= 0.001 else "< 0.001"
-        print_row(name, *means[name], mean, mean - fmean(means[REFERENCE]), p_value)
-    print()
+def print_seeds(runs: dict[str, dict[str, dict[int, RunRecord]]]) -> None:
+    """Print the mean WER of each mechanism with each seed, and p of its difference to the reference."""
+    cells: dict[str, list[str]] = {}
+    for corpora, split in TASKS.values():
+        _, means = seed_means(runs, corpora, split)
+        others = [name for name in means if name != REFERENCE]
+        tests = [ttest_ind(means[name], means[REFERENCE], equal_var=False).pvalue for name in others]
+        p_values = dict(zip(others, holm(tests), strict=True))
+        for name, rates in means.items():
+            p = p_values.get(name)
+            shown = "" if p is None else f" ({p:.3f})" if p >= 0.001 else " (< 0.001)"
+            cells.setdefault(name, []).append(f"{', '.join(f'{rate:.1f}' for rate in rates)}{shown}")
+    print_caption("WER with the seeds 0, 1 and 2, and p (Holm) of the difference to `additive`")
+    print_row("mechanism", *TASKS)
+    print(f"| --- |{' ---: |' * len(TASKS)}")
+    for name, row in cells.items():
+        print_row(name, *row)
 
 
 def complete(runs: dict[str, dict[str, dict[int, RunRecord]]]) -> list[str]:
@@ -393,14 +362,9 @@ if __name__ == "__main__":
     print_joint()
     print_medium(groups_of("medium.csv"))
     print_others(groups_of("results.csv"))
-    print_normalisation()
     print_inflection(groups_of("inflection.csv"))
     low = [each for each in corpora if each in BASELINE]
     others = [each for each in corpora if each not in BASELINE]
-    print_study(
-        study, low, "test", "Pronunciation with eight mechanisms, WER on the test files", mixed_ensembles()
-    )
-    print_study(study, others, "val", "Other words with eight mechanisms, WER on the development files", {})
-    print_seeds(study, BASELINE, "test", "Pronunciation over seeds, mean WER on the test files")
-    print_seeds(study, INFLECTION, "val", "Inflection over seeds, mean WER on the development files")
-    print_seeds(study, CORPORA, "val", "Normalisation over seeds, mean WER on the development files")
+    print_study(study, low, "test", "Pronunciation, test files, eight mechanisms, seed 0", mixed_ensembles())
+    print_study(study, others, "val", "Inflection and normalisation, development files, seed 0", {})
+    print_seeds(study)

@@ -1,0 +1,54 @@
+"""Scores and tests of a study as short Markdown tables, shared by summary.py files; see conditions.md."""
+
+from collections.abc import Sequence
+
+import pandas as pd
+
+from attnlab.metrics import registry
+from attnlab.report import tables
+from attnlab.report.comparison import Comparison
+from attnlab.report.study import Study
+
+
+def scores(study: Study, *, parameters: bool = False) -> str:
+    """Return Markdown with the scores of each variant over seeds, and its number of parameters if asked.
+
+    Intervals over sentences and the notes that conditions.md has are left out.
+    """
+    table = tables.scores_table(study)
+    if parameters:
+        table = tables.with_parameters(table, study)
+    over = f" over {study.noun}"
+    columns = [name for name in table.text.columns if not name.endswith(over)]
+    explained = (tables.INTERVALS, tables.OVER_SENTENCES.format(noun=study.noun))
+    return tables.markdown(table.text[columns], [note for note in table.notes if note not in explained])
+
+
+def tests(comparisons: Sequence[Comparison]) -> str:
+    """Return Markdown with the differences of pairs of variants, a column for each metric."""
+    if not comparisons:
+        return ""
+    references = {each.reference for each in comparisons}
+    name = f"minus {references.pop()}" if len(references) == 1 else "difference"
+    cells: dict[str, dict[str, str]] = {}
+    for each in comparisons:
+        pair = each.variant if name.startswith("minus") else f"{each.variant} minus {each.reference}"
+        if each.over != "seeds":
+            pair += f", over {each.over}"
+        cells.setdefault(pair, {})[registry.metric(each.metric).heading] = difference(each)
+    family = max(each.family_size for each in comparisons)
+    seeds = " or ".join(map(str, sorted({each.seeds for each in comparisons})))
+    correction = f" (Holm, {family} tests)" if family > 1 else ""
+    caption = f"Differences over {seeds} seeds, 95 % intervals, and p{correction}:\n\n"
+    text = pd.DataFrame.from_dict(cells, orient="index").fillna("").rename_axis(name)
+    return caption + tables.markdown(text)
+
+
+def difference(comparison: Comparison) -> str:
+    """Format a difference with its interval and p, such as "4.7 [3.1, 6.2] (0.021)"."""
+    metric, p = registry.metric(comparison.metric), comparison.p_corrected
+    numbers = (comparison.difference, comparison.low, comparison.high)
+    mean, *ends = ("" if number is None else metric.number(number) for number in numbers)
+    if p is None:
+        return f"{mean} (no test)"
+    return f"{mean} [{', '.join(ends)}] ({f'{p:.3f}' if p >= 0.001 else '< 0.001'})"
