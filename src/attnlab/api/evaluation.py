@@ -287,7 +287,7 @@ def _find_errors(module: Seq2SeqModule, lengths: Sequence[int], seen: Sequence[b
 
 
 def _curves(by_length: Sequence[LengthScores]) -> Figure:
-    """Plot every metric against the middle of each range of lengths, on one scale."""
+    """Plot every metric against the middle of each range of lengths."""
     series = {
         name: [
             ((row.shortest + row.longest) / 2, registry.metric(name).of_100(score))

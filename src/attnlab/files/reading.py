@@ -56,7 +56,11 @@ def _open(path: str | Path, setting: str | None) -> Iterator[BinaryIO]:
     name = str(path) if setting is None else f"{setting}: {path}"
     try:
         location = Path(path).expanduser()
-        check_regular_file(location, name=name)
+        mode = location.stat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # it may never end
+            raise UserError(
+                f"{name} is not a regular file, but a pipe or a device. Write its contents to a file"
+            )
         with location.open("rb") as file:
             if file.peek(2)[:2] == GZIP_MAGIC:
                 with gzip.open(file) as decompressed:
@@ -79,17 +83,6 @@ def _open(path: str | Path, setting: str | None) -> Iterator[BinaryIO]:
         raise UserError(f"{name} cannot be read ({error.strerror}). Check the path") from error
     except (RuntimeError, ValueError) as error:  # an unknown user after "~", or a NUL character
         raise UserError(f"{name!r} is not a valid path ({error}). Check the path") from error
-
-
-def check_regular_file(path: Path, *, name: str) -> None:
-    """Raise `UserError` at a pipe or a device, which may never end; `name` describes it in the message.
-
-    Raises:
-        OSError: if it does not exist.
-    """
-    mode = path.stat().st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
-        raise UserError(f"{name} is not a regular file, but a pipe or a device. Write its contents to a file")
 
 
 def decode(content: bytes, *, name: str) -> str:
