@@ -165,7 +165,7 @@ def test_columns_of_lines_are_those_of_the_training_file(
     assert (code, [bool(output) for output in outputs]) == (1, [True, True, False, True])
     assert "line 3 of standard input: there is no text before the tab" in errors
     assert "2 lines (1, 4) of standard input: more columns: only text and features are read" in errors
-    assert "standard input: 1 line (2): another number of columns than line 1, which has 3" in errors
+    assert "1 line (2) of standard input: another number of columns than line 1, which has 3" in errors
 
 
 def test_predict_continues_prefixes_of_words_with_features(
