@@ -14,6 +14,7 @@ import ast
 import os
 import re
 import sys
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -73,7 +74,7 @@ def run(arguments: list[str]) -> int:
         os.environ["ATTNLAB_TRACEBACK"] = "1"
     tokenize_in_one_thread()
     try:
-        arguments, folders = _split_config_dirs(arguments)
+        arguments, folders = split_config_dirs(arguments)
         with config_dirs(folders):
             return _dispatch(arguments)
     except BrokenPipeError:
@@ -85,7 +86,7 @@ def run(arguments: list[str]) -> int:
         return 2 if isinstance(error, UsageError) else 1
 
 
-def _split_config_dirs(arguments: list[str]) -> tuple[list[str], list[str]]:
+def split_config_dirs(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the arguments without `--config-dir FOLDER`, and the folders."""
     others, folders = [], []
     words = iter(arguments)
