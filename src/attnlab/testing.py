@@ -37,7 +37,10 @@ TOLERANCE = 1e-4
 
 
 class PartError(UserError):
-    """A part from outside does not keep the contract of its base class."""
+    """A part does not keep the contract of its base class.
+
+    The message names the class, the method, its file and line, and what is expected.
+    """
 
 
 class Part:
@@ -165,9 +168,6 @@ def check_attention(
         make: the class, or a partial of it with its settings; called with `query_size` and `memory_size`.
         query_size: H.
         memory_size: D; give equal sizes for a mechanism that needs them.
-
-    Raises:
-        PartError: names the class, the method, its file and line, and what is expected.
     """
     with isolated():
         part = Part(make, Attention, query_size=query_size, memory_size=memory_size)
@@ -284,9 +284,6 @@ def check_encoder(make: Callable[..., Encoder], input_size: int = INPUT_SIZE) ->
     Args:
         make: the class, or a partial of it with its settings; called with `input_size`.
         input_size: E.
-
-    Raises:
-        PartError: names the class, the method, its file and line, and what is expected.
     """
     with isolated():
         part = Part(make, Encoder, input_size=input_size)
@@ -329,9 +326,6 @@ def check_decoder(make: Callable[..., Decoder], attention: Attention) -> None:
     Args:
         make: the class, or a partial of it with its settings; called with `input_size` and `attention`.
         attention: mechanism for queries of the decoder's size.
-
-    Raises:
-        PartError: names the class, the method, its file and line, and what is expected.
     """
     with isolated():
         part = Part(make, Decoder, input_size=INPUT_SIZE, attention=attention)
@@ -377,9 +371,6 @@ def check_readout(make: Callable[..., nn.Module]) -> None:
     Args:
         make: the class, or a partial of it with its settings; called with `state_size`, `context_size`,
             `input_size` and `vocabulary_size`.
-
-    Raises:
-        PartError: names the class, the method, its file and line, and what is expected.
     """
     sizes = {"state_size": QUERY_SIZE, "context_size": MEMORY_SIZE, "input_size": INPUT_SIZE}
     with isolated():

@@ -455,3 +455,5 @@ def test_metrics_can_be_added_to_every_dataset(composed: Composed) -> None:
     config = composed(*TINY, "data=recall", "data.metrics=[wer,ser,wer]")
     assert build_corpus(config).metrics == ("wer", "ser")
     config.data.metrics = ["serr"]  # of a user's dataset, whose metrics are unknown until it is imported
+    with pytest.raises(UserError, match="Unknown text metric 'serr'"):
+        build_corpus(config)

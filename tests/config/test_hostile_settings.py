@@ -37,21 +37,16 @@ GROUPS = {
         trainer.check_val_every_n_epoch=0
     """,
     NUMBER: """
-        embedding.dropout=nan embedding.word_dropout=2 encoder.dropout=1 encoder.recurrent_dropout=inf
-        decoder.dropout=x readout.dropout=1 loss.terms.alignment.weight=-1 teacher_forcing.steps=0
-        search.length_penalty=-1 search.top_p=1.5 reranking.coverage_penalty=-0.2
+        embedding.dropout=nan encoder.recurrent_dropout=inf decoder.dropout=x loss.terms.alignment.weight=-1
+        teacher_forcing.steps=0 search.length_penalty=-1 reranking.coverage_penalty=-0.2
     """,
     FLAG: """
-        force=yes_please quick=2 fused=null shared_vocabulary=maybe attention_bias=1
-        embedding.shared=si encoder.bidirectional=both encoder.layer_norm=null readout.tied=both
-        batching.source_eos=0
+        force=yes_please quick=2 fused=null attention_bias=1 embedding.shared=si encoder.layer_norm=null
+        readout.tied=both batching.source_eos=0
     """,
     f"{NUMBER} > 0": "normaliser.temperature=0 optimizer.lr=inf optimizer.lr=0 logger.wandb.timeout=0",
-    r"in \[0, 1\]": """
-        loss.terms.distillation.weight=2 scheduler.schedule.pct_start=2 teacher_forcing.start=1.5
-        loss.terms.label_smoothing.weight=2
-    """,
-    "≥ 1 or null": "readout.maxout=0 batching.evaluation_batch_size=0 batching.max_source_length=-5",
+    r"in \[0, 1\]": "loss.terms.distillation.weight=2 scheduler.schedule.pct_start=2",
+    "≥ 1 or null": "readout.maxout=0 batching.max_source_length=-5",
     "a share in": "trainer.val_check_interval=1.5",
 }
 """Wrong values of settings of the default options by the expected message."""
@@ -77,19 +72,13 @@ VALUES = (
     ("name='   '", "must not be empty"),
     ("name='a.'", "a space or a dot"),
     ("name=-x", "must not start with -"),
-    ("name='a\tb'", "control characters"),
     ("name='a\u202eb'", "control characters"),
     ("name='\u00e9\u00e9" + "\u00e9" * 80 + "'", "at most 150 bytes"),
     ("variant=../evil", "variant='../evil'"),
-    ("attention_size=0", f"{WHOLE} ≥ 1"),
     ("embedding=5", "choose an option"),
     ("embedding.dropout=1.5", r"embedding.dropout=1.5: must be a number in \[0, 1\)"),
-    ("embedding.dropout=1", r"\[0, 1\)"),
     ("encoder.cell=rnn", "must be lstm or gru"),
-    ("decoder.cell=LSTM", "must be lstm or gru"),
     ("bridge.activation=relu", "must be tanh or identity"),
-    ("bridge.half=forward", "must be both or backward"),
-    ("bridge.layers_from=bottom", "must be top or each"),
     ("normaliser.alpha=1.2", r"normaliser.alpha=1.2: must be 1 \(softmax\), 1.5 .* or 2 \(sparsemax\)"),
     ("normaliser.alpha=true", "must be 1 "),
     ("readout.parts=[]", "a list of state, previous_state, context and input"),
@@ -105,13 +94,9 @@ VALUES = (
     ("optimizer.lr=nan", f"optimizer.lr=NaN: {NUMBER} > 0"),
     ("optimizer.fused=fast", "must be true, false or null"),
     ("scheduler.interval=batch", "must be step or epoch"),
-    ("teacher_forcing.per=word", "must be step or token"),
     ("teacher_forcing.decay=sigmoid", "must be linear, inverse_sigmoid or null"),
     ("batching=null", "batching is a section"),
-    ("batching.batch_type=words", "must be sentences or tokens"),
     ("batching.workers=-1", f"batching.workers=-1: {WHOLE} ≥ 0"),
-    ("loss.terms.coverage.weight=-1", f"{NUMBER} ≥ 0"),
-    ("search.temperature=0", f"{NUMBER} > 0 or null"),
     ("checkpoint.monitor=val/nonsense", "no such metric.*Metrics: val/loss"),
     ("checkpoint.monitor=val/blue", r"Did you mean 'val/bleu'\?"),
     ("checkpoint.monitor=null", "no such metric"),
@@ -120,7 +105,6 @@ VALUES = (
     ("checkpoint.mode=best", "set checkpoint.mode=min"),
     ("checkpoint.every_minutes=-1", "≥ 0 or null"),
     ("callbacks=averaging", r"callbacks=averaging: choose an option"),
-    ("callbacks.averaging.decay=1", r"in \[0, 1\)"),
     ("logger.wandb.mode=on", "must be auto, online or offline"),
     ("data.task=shuffle", "must be copy, reverse, sort or duplicate"),
     (
@@ -128,13 +112,10 @@ VALUES = (
         "two whole numbers, the shortest and the longest length, such as .3,12. or null",
     ),
     ("data.train_lengths=[12,3]", "two whole numbers, the shortest"),
-    ("data.test_lengths=[0,3]", "two whole numbers"),
     ("trainer=ddp", "trainer is a section"),
     ("trainer.accelerator=gpus", "must be auto, cpu, gpu"),
     ("trainer.devices=0", "a number of devices"),
-    ("trainer.precision=8", "must be auto, 32-true, bf16-mixed"),
     ("trainer.precision=64-true", "must be auto, 32-true, bf16-mixed"),
-    ("trainer.accelerator=mps", "must be auto, cpu, gpu"),
     ("trainer.max_epochs=0", f"{WHOLE} ≥ 1 or -1"),
     ("trainer.max_epochs=-1", "set trainer.max_steps"),
     ("trainer.gradient_clip_val=-1", f"trainer.gradient_clip_val=-1: {NUMBER} ≥ 0 or null"),
@@ -159,28 +140,16 @@ OPTION_VALUES = (
     # options, override, expected message
     (MIXED[0], "attention.window=0", WHOLE),
     (MIXED[1], "attention.temperature=0", f"{NUMBER} > 0"),
-    (MIXED[2], "attention.max_length=0", WHOLE),
     (MIXED[3], "attention.kernel=4", "must be an odd number"),
-    (MIXED[3], "attention.channels=0", WHOLE),
-    (MIXED[4], "attention.components=0", WHOLE),
-    ("attention=mocha", "attention.chunk=0", WHOLE),
     ("attention=monotonic", "attention.noise=-1", NUMBER),
-    ("attention=monotonic", "attention.offset=nan", NUMBER),
-    ("attention=multihead", "attention.heads=0", WHOLE),
-    ("attention=shift", "attention.reach=0", WHOLE),
-    ("attention=coverage_tu", "attention.max_fertility=0", NUMBER),
     (MIXED[1], "scheduler.schedule.every=0", NUMBER),
     (MIXED[0], "decoder.input_feeding=null", FLAG),
     (MIXED[3], "data.val_fraction=1", r"in \[0, 1\)"),
-    (MIXED[3], "data.limit=0", WHOLE),
-    (MIXED[3], "data.source_column=-1", WHOLE),
-    (MIXED[3], "data.metrics=[wer,serr]", r"no such metric 'serr'\. Did you mean 'ser'\?"),
     (MIXED[2], "data.near_duplicates=0", r"in \(0, 1\] or null"),
     (MIXED[2], "data.train_size=3", r"Unknown setting 'data\.train_size' for this choice of data"),
     (MIXED[2], "encoder.sise=3", r"Did you mean 'encoder\.size'\?"),
     (MIXED[2], "data.preparation.slots=2", FLAG),
     (MIXED[3], "tokenizer.max_size=0", WHOLE),
-    (MIXED[4], "tokenizer.min_frequency=0", WHOLE),
     (MIXED[4], "target_tokenizer.max_size=-1", WHOLE),
     (
         "experiment=eng_mar_baseline encoder=transformer",

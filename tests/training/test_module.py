@@ -105,36 +105,6 @@ def test_teacher_forcing_decays_with_the_optimizer_steps(composed: Composed) -> 
     assert not any(mask.any() for [mask] in forced[6:])
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"precision": "bf16-mixed", "gradient_clip_val": 0.1},
-        {"accumulate_grad_batches": 2},
-        {"gradient_clip_val": 0.1},
-        {"limit_train_batches": 2},
-        {"val_check_interval": 1},
-    ],
-    ids=str,
-)
-def test_trainer_settings_train(composed: Composed, settings: dict[str, Any]) -> None:
-    module, data = build_all(composed(*TINY, *SYNTHETIC, "scheduler=halving", "optimizer.lr=0.01"))
-    before = [parameter.detach().clone() for parameter in module.parameters()]
-    trainer = Trainer(max_epochs=2, logger=False, **QUIET, **settings)
-    trainer.fit(module, datamodule=data)
-    assert all(parameter.isfinite().all() for parameter in module.parameters())
-    assert any(not torch.equal(old, new) for old, new in zip(before, module.parameters(), strict=True))
-    assert 0 < float(trainer.callback_metrics["val/loss"]) < 10
-
-
-def test_gradient_accumulation_matches_the_steps_of_the_scheduler(composed: Composed) -> None:
-    """3 batches per epoch accumulated by 2 are 2 steps; OneCycleLR raises at one step too many."""
-    module, data = build_all(composed(*TINY, *SYNTHETIC, "scheduler=one_cycle"))
-    trainer = Trainer(max_epochs=3, logger=False, accumulate_grad_batches=2, **QUIET)
-    trainer.fit(module, datamodule=data)
-    assert trainer.global_step == 3 * 2
-
-
 @pytest.mark.parametrize("epochs", [4, -1])
 def test_epochs_of_the_halving_scheduler_do_not_depend_on_the_number_of_steps(
     composed: Composed, epochs: int
@@ -446,39 +416,35 @@ def test_monitored_score_must_be_defined_by_the_batches_of_a_validation(
         components.check_monitored(config, module, data)
 
 
+LAST = "was best at the last of 96 steps: more may help (trainer.max_steps, trainer.max_epochs)"
+SINGLE = (
+    "there was one validation in 96 steps, which cannot show whether more would help; a smaller "
+    "trainer.val_check_interval gives more validations"
+)
+
+
 @pytest.mark.parametrize(
-    ("mode", "values", "is_last"),
+    ("mode", "logged", "message"),
     [
-        ("min", [3.0, 2.0, 1.0], True),
-        ("min", [3.0, 1.0, 2.0], False),
-        ("min", [3.0, 1.0, 1.0], False),
-        ("max", [0.1, 0.2], True),
-        ("max", [0.2, 0.1], False),
-        ("min", [1.0], False),
+        ("min", {"val/x": [3.0, 2.0, 1.0]}, f"val/x {LAST}"),
+        ("min", {"val/x": [3.0, 1.0, 2.0]}, None),
+        ("min", {"val/x": [3.0, 1.0, 1.0]}, None),
+        ("max", {"val/x": [0.1, 0.2]}, f"val/x {LAST}"),
+        ("max", {"val/x": [0.2, 0.1]}, None),
+        ("min", {"val/x": [1.0]}, None),
+        ("min", {"val/x": [2.0, 1.0], "val/exact_match": [0.9985]}, f"val/x {LAST}"),
+        ("min", {"val/x": [2.0, 1.0], "val/exact_match": [0.9995]}, None),
+        ("min", {"val/x": [100.0], "val/loss": [3.0]}, SINGLE),
+        ("min", {"val/x": [100.0, 100.0], "val/loss": [3.0, 2.0]}, f"val/loss {LAST}"),
     ],
 )
-def test_run_whose_last_validation_was_the_best_is_logged(
-    mode: str, values: list[float], is_last: bool, caplog: pytest.LogCaptureFixture
+def test_run_whose_last_validation_was_the_best_or_the_only_one_is_logged(
+    mode: str, logged: dict[str, list[float]], message: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
     monitored = OmegaConf.create({"monitor": "val/x", "mode": mode})
-    log_untrained(monitored, {"val/x": list(enumerate(values))}, 96)
-    message = "val/x was best at the last of 96 steps: more may help (trainer.max_steps, trainer.max_epochs)"
-    assert caplog.messages == [message] * is_last
-    for last, logs in ((0.9985, is_last), (0.9995, False)):
-        caplog.clear()
-        log_untrained(monitored, {"val/x": list(enumerate(values)), "val/exact_match": [(9, last)]}, 96)
-        assert len(caplog.messages) == logs
-
-
-def test_falling_loss_at_the_end_is_logged_where_the_monitored_score_is_constant(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    monitored = OmegaConf.create({"monitor": "val/wer", "mode": "min"})
-    log_untrained(monitored, {"val/wer": [(1, 100.0), (2, 100.0)], "val/loss": [(1, 3.0), (2, 2.0)]}, 2)
-    assert [message.split(":")[0] for message in caplog.messages] == [
-        "val/loss was best at the last of 2 steps"
-    ]
+    log_untrained(monitored, {name: list(enumerate(values)) for name, values in logged.items()}, 96)
+    assert caplog.messages == ([] if message is None else [message])
 
 
 def test_finished_run_that_differs_in_its_length_is_named(

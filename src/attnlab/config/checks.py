@@ -33,7 +33,7 @@ from attnlab.config.sections import SECTIONS, section_at
 from attnlab.errors import UsageError
 from attnlab.files.terminal import escape_control_characters
 from attnlab.files.yaml import read_yaml
-from attnlab.metrics.registry import METRICS, TORCHMETRICS, metric, names
+from attnlab.metrics.registry import METRICS, metric
 
 LONGEST_NAME = 150
 """Largest number of bytes of `name` and of `variant`, which are parts of the run directory's path."""
@@ -77,7 +77,6 @@ def check_plain(settings: Any, config: DictConfig | None = None, *, imported: bo
                 name = f"{path}.{key}".lstrip(".")
                 raise UsageError(f"{name} is missing: remove the override that deletes it")
     check_values(settings, config, imported=imported)
-    _check_metrics(settings["data"])
     _check_monitor("checkpoint", settings["checkpoint"])
     if stopping := (settings.get("callbacks") or {}).get("early_stopping"):
         _check_monitor("callbacks.early_stopping", {**settings["checkpoint"], **stopping})
@@ -318,19 +317,6 @@ def known_metrics() -> list[str]:
         if info.kind in ("token", "text", "attention")
     ]
     return [*logged, *TRAINING_METRICS]
-
-
-def _check_metrics(data: Mapping[str, Any]) -> None:
-    """Check the names of the scores of attnlab's own datasets; others may register theirs while loading."""
-    if not str(data["_target_"]).startswith("attnlab."):
-        return
-    for name in data.get("metrics") or ():
-        if name not in names("text") and not str(name).startswith(TORCHMETRICS):
-            near = suggest(str(name), names("text"))
-            raise UsageError(
-                f"data.metrics={show(data['metrics'])}: no such metric {show(name)!r}.{near} Metrics: "
-                + ", ".join(names("text"))
-            )
 
 
 def _check_monitor(section: str, settings: Mapping[str, Any]) -> None:

@@ -47,20 +47,9 @@ CHANGEABLE = (
 SYNONYMS = Path(__file__).with_name("synonyms.yaml")
 """Words of other toolkits."""
 
-RENAMED = {
-    "distillation.teachers": "loss.terms.distillation.teachers",
-    "distillation.weight": "loss.terms.distillation.weight",
-    "loss.alignment": "loss.terms.alignment.weight",
-    "loss.coverage": "loss.terms.coverage.weight",
-    "loss.label_smoothing": "loss.terms.label_smoothing.weight",
-}
-"""Settings of earlier versions, and their names in this one."""
-
 
 def check_name(key: str) -> None:
-    """Raise `UsageError` for a setting of earlier versions or other toolkits, with what to type."""
-    if key in RENAMED:
-        raise UsageError(f"{key} is now {RENAMED[key]}: write {RENAMED[key]}=VALUE")
+    """Raise `UsageError` for a setting of other toolkits, with what to type."""
     if answer := _read_yaml(SYNONYMS)["answers"].get(key.rpartition(".")[2]):
         raise UsageError(f"{key} is no setting: {answer}")
 

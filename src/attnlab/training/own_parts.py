@@ -96,9 +96,6 @@ def check_loss_term(term: LossTerm, batch: Batch, outputs: Outputs) -> None:
         term: the term, ready to be called.
         batch: B sentences.
         outputs: what a network predicts for them.
-
-    Raises:
-        PartError: names the class, the method, its file and line, and what is expected.
     """
     with isolated():
         part = Part(lambda: term, LossTerm)
