@@ -197,23 +197,17 @@ COMMANDS = (
     ("train trainer.devices=99 trainer.accelerator=cpu", "use at most .* devices"),
     ("train --foo", "unrecognized arguments: --foo .attnlab train --help shows"),
     ("train --cfg foo", "argument --cfg/-c: invalid choice: 'foo'"),
-    ("train --info foo", "argument --info/-i: invalid choice: 'foo'"),
     ("train seed=3 -m seed=1,2", "give all values of seed in one sweep, seed=3,1,2"),
     ("train --resolve", "add --cfg job"),
-    ("train -m seed=0,abc", "seed=abc: must be"),
     ("train -m seed=range(0,0)", r"seed=range\(0,0\): the sweep is empty"),
-    ("train -m +foo=1 seed=1,2", "no part of attnlab has a setting 'foo'"),
     ("train -m --cfg job", "-m trains a sweep and --cfg shows one run: remove one of them"),
     ("train -m data=conala,synthetic data.path=x", r"Unknown setting 'data\.path' .*; data=conala has it"),
     ("train -m experiment=eng_deu,eng_mar data.path=x batching.workers=-1", r"batching\.workers=-1: must be"),
-    ("train -m attention=dot,dott", "Unknown attention 'dott'"),
-    ("train -m seed=0,1 name=../x", "without / and"),
     (
         "train -m batching.shards=2 trainer.devices=1,2 trainer.accelerator=cpu",
         r"trainer\.devices=1,2: these jobs are the same run, .* give one value",
     ),
     (f"{SEARCH} optimizer.lr=-1,1", "optimizer.lr=-1: must be a number > 0"),
-    (f"{SEARCH} attention=dot,additive hydra.sweeper.n_trials=0", "n_trials=0: must be a whole number"),
     (f"{SEARCH} seed=1,2 hydra.sweeper.n_jobs=x", "n_jobs=x: must be a whole number"),
     (f"{SEARCH} seed=1", "Nothing to search"),
     (f"{SEARCH} seed=1,2 hydra.sweeper.compare=[attention]", "attention has no values: give attention=A,B"),
@@ -222,9 +216,7 @@ COMMANDS = (
     (f"{SEARCH} attention=glob(*)", r"attention=glob\(\*\): search an interval"),
     (f"{SEARCH} seed=1,2 +hydra.sweeper.sampler.foo=1", "hydra.sweeper.sampler: .*foo"),
     (f"{SEARCH} seed=1,2 hydra.sweeper.sampler._target_=optuna.Nothing", "sampler: .*Nothing"),
-    (f"{SEARCH} seed=1,2 hydra.sweeper.sampler=null", "hydra.sweeper.sampler: "),
     ("train -m optimizer.lr=interval(0,1)", "hydra/sweeper=optuna searches intervals"),
-    ("bench embedding.size=0", "embedding.size=0: must be"),
 )
 """Complete commands."""
 
