@@ -63,10 +63,11 @@ def check_parts(
     given = {"tokenizer": tokenizer} if accepts(config.encoder, "tokenizer") else {}
     sizes = {name: getattr(network.decoder.attention, name) for name in ("query_size", "memory_size")}
     normaliser = construct(section(config, "normaliser"))
+    make_attention = partial(constructor(config.attention).function, normaliser=normaliser)
     checks: dict[str, Callable[[Callable[..., Any]], None]] = {
-        "attention": lambda make: check_attention(partial(make, normaliser=normaliser), **sizes),
+        "attention": lambda _: check_attention(make_attention, **sizes),
         "encoder": lambda make: check_encoder(partial(make, **given)),
-        "decoder": lambda make: check_decoder(make, network.decoder.attention),
+        "decoder": lambda make: check_decoder(make, make_attention(**sizes)),
         "readout": check_readout,
     }
     for name, check in checks.items():
