@@ -133,7 +133,7 @@ class TrainingGraphs:
         return tuple(part.clone() for part in outputs)
 
     def backward(self, d_outputs: Sequence[Tensor | None]) -> Any:
-        """Return the gradients of `Work.backward`; the next backward pass overwrites them."""
+        """Return the gradients of `Work.backward`, of any shape; the next backward pass overwrites them."""
         key = tuple(part is None for part in d_outputs)
         if key not in self.backward_graphs:
             (_, saved), (_, *tensors) = self.forward_graph.results, self.forward_graph.arguments

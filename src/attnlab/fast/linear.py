@@ -91,7 +91,10 @@ class Products:
         }
 
     def once(self, name: str, source: Tensor, compute: Callable[[], Result]) -> Result:
-        """Return the result of a computation; within a search, the last one with this name and source."""
+        """Return the result of a computation; within a search, the last one with this name and source.
+
+        The source may have any shape.
+        """
         last = self.results.get(name)
         if last is None or last[0] is not source:
             last = self.results[name] = source, compute()

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from attnlab.fast.attend import AttentionBackward, AttentionForward
 from attnlab.fast.cells import tanh_, widest
+from attnlab.fast.function import Work
 from attnlab.fast.linear import outer, prepack
 from attnlab.fast.stack import Inputs, Options, StackBackward, StackForward
 
@@ -66,7 +67,7 @@ class LoopForward:
 
 
 @dataclass(frozen=True)
-class Loop:
+class Loop(Work):
     """All steps, or those that remain of a forward pass that has begun, with their backward pass."""
 
     options: Options

@@ -29,7 +29,7 @@ class Norm:
 
     @classmethod
     def begin(cls, gain: Tensor | None, bias: Tensor | None, rows: int, dtype: torch.dtype) -> Norm | None:
-        """Return the normalisation of N rows, or None without gain and bias."""
+        """Return the normalisation of rows [N, W], or None without gain and bias."""
         if gain is None or bias is None:
             return None
         inputs = gain.new_empty(rows, len(gain), dtype=dtype)  # [N, W]
@@ -37,7 +37,7 @@ class Norm:
 
     @classmethod
     def resume(cls, gain: Tensor | None, bias: Tensor | None, saved: Any) -> Norm | None:
-        """Return the normalisation with saved tensors, or None without gain and bias."""
+        """Return the normalisation of saved rows [N, W], or None without gain and bias."""
         return None if gain is None or bias is None else cls(gain, bias, saved)
 
     def forward(self, rows: slice, x: Tensor) -> Tensor:
