@@ -20,7 +20,7 @@ METRICS = (
 TESTED = ("val/loss", "val/conala_bleu", "test/conala_bleu")
 BASELINE = "none"
 REFERENCES = (BASELINE, "none_matched", "mean")
-"""The variants that all others are compared with, if they have runs."""
+"""The variants that all others are compared with, if they have runs; the first one is shown if alone."""
 SHORT = runpy.run_path(str(Path(__file__).with_name("short_tables.py")))
 
 
@@ -42,8 +42,10 @@ def summarise(folder: Path, runs: str | None = None) -> None:
     references = [name for name in REFERENCES if name in study.variants]
     comparisons = [row for name in references for row in compare(tested, reference=name)]
     distinct = {(row.metric, frozenset((row.variant, row.reference))): row for row in reversed(comparisons)}
+    corrected = correct([*reversed(distinct.values())])
+    shown = [row for row in corrected if row.reference != BASELINE] or corrected
     print()
-    print(SHORT["tests"](correct([*reversed(distinct.values())])), end="")
+    print(SHORT["tests"](shown), end="")
 
 
 def with_official_test(run: RunRecord) -> RunRecord:

@@ -1,4 +1,4 @@
-"""Print the tables of this folder's README from results.csv.
+"""Print the table of this folder's README from results.csv.
 
 python summary.py [OUTPUTS]: with the folder that contains the runs of each task, write results.csv first.
 """
@@ -7,7 +7,9 @@ import json
 import sys
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
+import pandas as pd
 from scorecard import register_measures
 
 from attnlab.metrics import registry
@@ -26,18 +28,15 @@ SCORES = {
     "eng_mar": ("English to Marathi", "test/bleu"),
 }
 """Title and score of each task."""
-MEASURES = (
-    ("erasure_top", "integrated_gradients_top", "gradient_top", "erasure_tau", "integrated_gradients_tau"),
-    ("comprehensiveness", "comprehensiveness_random", "sufficiency", "sufficiency_random"),
-    (
-        "adversarial_divergence",
-        "uniform_distance",
-        "distractor_weight",
-        "distractor_drop",
-        "alignment_error_rate",
-    ),
-)
-"""Measures of each of the three tables of a task."""
+MEASURES = {
+    "erasure_top": "same top token as erasure [%]",
+    "integrated_gradients_top": "as integrated gradients [%]",
+    "comprehensiveness": "comprehensiveness",
+    "comprehensiveness_random": "of random tokens",
+    "uniform_distance": "change by uniform weights",
+    "alignment_error_rate": "alignment error rate [%]",
+}
+"""Measures that are printed, and their headings; results.csv has all of them."""
 
 
 def main(outputs: str | None = None) -> None:
@@ -46,26 +45,25 @@ def main(outputs: str | None = None) -> None:
     if outputs is not None:
         runs = [run for task in SCORES for run in read(Path(outputs) / f"faithfulness_{task}", task)]
         RESULTS.write_text(format_results(Study("faithfulness", runs)))
-    study = read_results(RESULTS)
+    cells = []
     for task, (title, score) in SCORES.items():
-        prefix = f"{task}: "
-        runs = [
-            replace(run, variant=run.variant.removeprefix(prefix))
-            for run in study.runs
-            if run.variant.startswith(prefix)
-        ]
-        if not runs:
-            continue
-        print(f"### {title}\n")
+        variants: dict[str, list[RunRecord]] = {}
+        for run in read_results(RESULTS).runs:
+            name, _, variant = run.variant.partition(": ")
+            if name == task:
+                variants.setdefault(variant, []).append(run)
         split = registry.split(score)
-        available = {name for run in runs for name in run.scores}
-        for number, measures in enumerate(MEASURES):
-            names = [score] * (number == 0) + [f"{split}/explanation/{measure}" for measure in measures]
-            chosen = replace(
-                study, runs=runs, selected_metrics=tuple(name for name in names if name in available)
-            )
-            print(replace(tables.scores_table(chosen), notes=()).markdown())
-    print(tables.INTERVALS)
+        metrics = (score, *(f"{split}/explanation/{measure}" for measure in MEASURES))
+        for variant, runs in variants.items():
+            cells.append([title, variant, *(mean(runs, metric) for metric in metrics)])
+    columns = ["task", "attention", "score", *MEASURES.values()]
+    print(tables.markdown(pd.DataFrame(cells, columns=columns).set_index(columns[:2])))
+
+
+def mean(runs: list[RunRecord], metric: str) -> str:
+    """Return the mean of a score over the runs that have it."""
+    values = [run.scores[metric] for run in runs if metric in run.scores]
+    return registry.metric(metric).number(fmean(values)) if values else "–"
 
 
 def read(folder: Path, task: str) -> list[RunRecord]:

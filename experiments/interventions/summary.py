@@ -1,4 +1,4 @@
-"""Print the tables of this folder's README from results.csv.
+"""Print the table of this folder's README from results.csv.
 
 python summary.py [OUTPUTS]: with the folder that contains the runs of `mechanisms` and `conala_attention`,
 evaluated with attention_override=all, write results.csv and the figure first.
@@ -20,7 +20,7 @@ from attnlab.report.collect import collect, read_evaluations
 from attnlab.report.comparison import SIGNIFICANCE_LEVEL
 from attnlab.report.files import save
 from attnlab.report.results_file import format_results, read_results
-from attnlab.report.statistics import Estimate, estimate, holm, t_test_p_value
+from attnlab.report.statistics import estimate, holm, t_test_p_value
 from attnlab.report.study import RunRecord, Study
 
 HERE = Path(__file__).parent
@@ -39,7 +39,7 @@ Mechanisms = dict[str, list[RunRecord]]
 
 
 def main(outputs: str | None = None) -> None:
-    """Print a table for each study, and draw them side by side."""
+    """Print a table for CoNaLa, and draw both studies side by side."""
     if outputs is not None:
         runs = [run for name in STUDIES for run in evaluated_runs(Path(outputs) / name)]
         RESULTS.write_text(format_results(Study("interventions", runs)))
@@ -47,7 +47,8 @@ def main(outputs: str | None = None) -> None:
     figure = Figure(figsize=(9, 6), layout="constrained")
     for axes, (name, (title, metric, scale)) in zip(figure.subplots(1, 2), STUDIES.items(), strict=True):
         mechanisms = read_mechanisms(study, f"{name}: ", metric, scale)
-        print(f"### {title}\n\n{table(mechanisms, metric, scale, intervals=scale == 1)}")
+        if name != "mechanisms":  # the figure shows these
+            print(f"### {title}\n\n{table(mechanisms, metric, scale)}")
         draw(axes, title, mechanisms, metric, scale)
     if outputs is not None:
         save(figure, HERE / "drops.png")
@@ -93,26 +94,19 @@ def changes(runs: Sequence[RunRecord], intervention: str, metric: str, scale: fl
     return [scale * (run.scores[changed] - run.scores[metric]) for run in runs]
 
 
-def table(mechanisms: Mechanisms, metric: str, scale: float, *, intervals: bool) -> str:
+def table(mechanisms: Mechanisms, metric: str, scale: float) -> str:
     """Return a Markdown table of each mechanism's score and its change by each intervention."""
     names = ("mechanism", LEARNED, *INTERVENTIONS)
     significant = significant_changes(mechanisms, metric, scale)
     rows = []
     for name, runs in mechanisms.items():
         learned = estimate([scale * run.scores[metric] for run in runs], (0, 100))
-        row = [name, shown(learned, intervals=intervals)]
+        row = [name, tables.format_estimate(learned, digits=1)]
         for each in INTERVENTIONS:
             change = estimate(changes(runs, each, metric, scale), (-100, 100))
-            row.append(shown(change, intervals=intervals) + "*" * ((name, each) in significant))
+            row.append(tables.format_estimate(change, digits=1) + "*" * ((name, each) in significant))
         rows.append(row)
     return tables.markdown(pd.DataFrame(rows, columns=names).set_index("mechanism"))
-
-
-def shown(result: Estimate | None, *, intervals: bool) -> str:
-    """Format an estimate, with its interval if asked."""
-    if result is not None and not intervals:
-        result = Estimate(result.mean, None, None, result.count)
-    return tables.format_estimate(result, digits=1)
 
 
 def significant_changes(mechanisms: Mechanisms, metric: str, scale: float) -> set[tuple[str, str]]:

@@ -35,6 +35,8 @@ TITLES = {
     "mechanisms_copy": "Copying",
     "normalisers": "Reversal, other normalisers of additive scores",
 }
+SHOWN = ("mechanisms", "mechanisms_copy")
+"""Studies that have a table; the scores of the others are in results.csv only."""
 
 
 def main(outputs: str | None = None) -> None:
@@ -49,7 +51,8 @@ def main(outputs: str | None = None) -> None:
     costs, runs = read_costs(), read_results(RESULTS).runs
     for study, title in TITLES.items():
         variants = by_variant(runs, f"{study}: ")
-        print(f"### {title}\n\n{table(variants, costs if study == 'mechanisms' else {})}")
+        if study in SHOWN:
+            print(f"### {title}\n\n{table(variants, costs if study == 'mechanisms' else {})}")
         if outputs is not None and study in ("mechanisms", "mechanisms_copy"):
             save(draw(variants), HERE / f"{study.replace('mechanisms', 'lengths').replace('_', '-')}.png")
 

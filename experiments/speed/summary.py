@@ -8,18 +8,10 @@ import pandas as pd
 from attnlab.report.tables import markdown
 
 TABLES = {
-    "Training steps of the CoNaLa model (batch 32, 25 M parameters), two threads; attnlab with batches of "
-    "similar length, the published loop with random ones": "conala.csv",
-    "The same of the reversing model (batch 64, 480 k parameters, half of the time steps without teacher "
-    "forcing)": "reverse.csv",
-    "The reversing model with random batches for both": "reverse-random.csv",
     "JoeyNMT 2.3.0: 20 training batches of 64, two layers of 512 units on each side, vocabularies of 8,000; "
     "search for 256 sentences of 30 steps": "peers.csv",
-    "yoyodyne 0.5.27, its settings for tests of soft attention on 800 Icelandic words: 6 epochs in random "
-    "order, greedy decoding of 100 words after each, 3 seeds, two threads": "transduction-two-threads.csv",
     "Decoding with the untrained CoNaLa model, two threads: 100 intents one at a time, or 2,000 in batches "
     "of 500": "decoding.csv",
-    "From `attnlab train logger=none` to the end of the first step": "startup-no-logger.csv",
 }
 """Captions and files."""
 

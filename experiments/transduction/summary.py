@@ -21,7 +21,7 @@ from scipy.stats import ttest_ind
 from attnlab.files.predictions import read_predictions
 from attnlab.report.collect import collect
 from attnlab.report.results_file import format_results, read_results
-from attnlab.report.statistics import estimate, holm, t_test_p_value
+from attnlab.report.statistics import holm
 from attnlab.report.study import SEPARATOR, RunRecord
 
 FOLDER = Path(__file__).parent
@@ -75,9 +75,6 @@ TASKS = {
 
 SEEDS = range(3)
 """Seeds of the mechanisms that are compared over seeds."""
-
-JOINT = "all-"
-"""Prefix of the variants of one network for all low languages; the rest is the mechanism."""
 
 STUDY, REFERENCE, RECIPE = "transduction", "additive", "hard_order_1"
 """Name of the study, the mechanism that the others are compared with, and that of `experiment=g2p`."""
@@ -183,42 +180,6 @@ def print_languages(runs: dict[str, list[RunRecord]]) -> None:
             table.append((single, fine, ensemble, earlier, float(baseline[number])))
         print_row(name, *map(fmean, zip(*table, strict=True)))
     print()
-    print("By seed:\n")
-    for split, name in SPLITS.items():
-        for network, groups in (
-            ("single", [runs[language] for language in BASELINE]),
-            ("one network for all languages", [tuned["joint"]]),
-            ("tuned", [tuned[language] for language in BASELINE]),
-        ):
-            rates = [error_rates(group, split) for group in groups]
-            means = (fmean(own[seed] for own in rates) for seed in sorted(rates[0]))
-            print(f"- {name}, {network}: {', '.join(f'{mean:.1f}' for mean in means)}")
-    print()
-
-
-def print_joint() -> None:
-    """Print WER of one network for all low languages with each mechanism, and of these together."""
-    print_caption("One network for ten languages with each of five mechanisms, WER, seed 0")
-    print_row("mechanism", *SPLITS.values())
-    print("| --- | ---: | ---: |")
-    runs = (group[0] for variant, group in groups_of("tuned.csv").items() if variant.startswith(JOINT))
-    for run in runs:
-        words = (error_rates([run], split)[run.seed] for split in SPLITS)
-        print_row(run.variant.removeprefix(JOINT), *words)
-    rows = {row["split"]: row for row in read_ensembles() if row["data"].startswith(JOINT)}
-    print_row("five together", *(float(rows[split]["wer"]) for split in SPLITS))
-    print()
-
-
-def print_others(runs: dict[str, list[RunRecord]]) -> None:
-    """Print one row for each recipe on other data."""
-    print_caption("Inflection of Turkish, 2017")
-    print_row("variant", "seeds", "WER, dev", "WER, test", "steps")
-    print(f"| --- |{' ---: |' * 4}")
-    for variant, group in sorted(runs.items()):
-        words = [fmean(error_rates(group, split).values()) for split in SPLITS]
-        print_row(variant, len(group), *words, f"{group[0].steps:,}")
-    print()
 
 
 def print_inflection(runs: dict[str, list[RunRecord]]) -> None:
@@ -243,6 +204,16 @@ def print_medium(runs: dict[str, list[RunRecord]]) -> None:
     )
 
 
+def print_normalisation() -> None:
+    """Print the mean WER of the networks of normalisation.csv, development files."""
+    with (FOLDER / "normalisation.csv").open(newline="") as file:
+        rates: defaultdict[str, list[float]] = defaultdict(list)
+        for row in csv.DictReader(file):
+            rates[row["mechanism"]].append(float(row["network"]))
+    means = ", ".join(f"{fmean(own):.1f} `{mechanism}`" for mechanism, own in rates.items())
+    print(f"Normalisation, 6,000 steps, seed 0, mean WER of {len(CORPORA)} corpora: {means}.\n")
+
+
 def study_runs() -> dict[str, dict[str, dict[int, RunRecord]]]:
     """Return the runs of the study by mechanism, corpus and seed."""
     runs: defaultdict[str, defaultdict[str, dict[int, RunRecord]]] = defaultdict(lambda: defaultdict(dict))
@@ -250,46 +221,6 @@ def study_runs() -> dict[str, dict[str, dict[int, RunRecord]]]:
         corpus, _, mechanism = run.variant.partition(SEPARATOR)[0].rpartition("-")
         runs[mechanism][corpus][run.seed] = run
     return {mechanism: dict(own) for mechanism, own in sorted(runs.items())}
-
-
-def print_study(
-    runs: dict[str, dict[str, dict[int, RunRecord]]],
-    corpora: list[str],
-    split: str,
-    caption: str,
-    together: dict[str, tuple[float, float]],
-) -> None:
-    """Print the mean WER of each mechanism, and its difference to the reference, seed 0.
-
-    Args:
-        runs: by mechanism, corpus and seed.
-        corpora: those of the table.
-        split: `val` or `test`.
-        caption: the line above the table.
-        together: WER and SER of the ensemble of five mechanisms by corpus, if there are any.
-    """
-    mechanisms = [REFERENCE, *(name for name in runs if name != REFERENCE)]
-    rates = {name: [error_rates([runs[name][each][0]], split)[0] for each in corpora] for name in mechanisms}
-    differences = {
-        name: [ours - theirs for ours, theirs in zip(rates[name], rates[REFERENCE], strict=True)]
-        for name in mechanisms[1:]
-    }
-    p_values = dict(
-        zip(differences, holm([t_test_p_value(own) for own in differences.values()]), strict=True)
-    )
-    print_caption(caption)
-    print_row("mechanism", "mean WER", f"minus {REFERENCE}", "p, Holm")
-    print(f"| --- |{' ---: |' * 3}")
-    for name in mechanisms:
-        cells = ["", ""]
-        if name in differences:
-            change = estimate(differences[name])
-            interval = f"{change.mean:.1f} \\[{change.low:.1f}, {change.high:.1f}\\]"
-            cells = [interval, f"{p_values[name]:.2f}"]
-        print_row(name, fmean(rates[name]), *cells)
-    if together:
-        print_row("five together", fmean(words for words, _ in together.values()), "", "")
-    print()
 
 
 def seed_means(
@@ -333,38 +264,14 @@ def print_seeds(runs: dict[str, dict[str, dict[int, RunRecord]]]) -> None:
         print_row(name, *row)
 
 
-def complete(runs: dict[str, dict[str, dict[int, RunRecord]]]) -> list[str]:
-    """Return the corpora that have been given to every mechanism with seed 0, in the order of the study."""
-    shared = set.intersection(
-        *({corpus for corpus, own in each.items() if 0 in own} for each in runs.values())
-    )
-    return sorted(shared, key=[*runs[REFERENCE]].index)
-
-
-def mixed_ensembles() -> dict[str, tuple[float, float]]:
-    """Return WER and SER of five mechanisms together on the test files, by language."""
-    rates = {}
-    for row in read_ensembles():
-        language, _, first = row["data"].rpartition("-")
-        if first != RECIPE and not row["data"].startswith(JOINT):
-            rates[language] = (float(row["wer"]), float(row["ser"]))
-    return rates
-
-
 if __name__ == "__main__":
     if sys.argv[1:]:
         folders = [Path(folder) for folder in sys.argv[1:]]
         write_results(folders)
         write_normalisation(folders)
     study = study_runs()
-    corpora = complete(study)
     print_languages({language: [*own.values()] for language, own in study[RECIPE].items()})
-    print_joint()
     print_medium(groups_of("medium.csv"))
-    print_others(groups_of("results.csv"))
     print_inflection(groups_of("inflection.csv"))
-    low = [each for each in corpora if each in BASELINE]
-    others = [each for each in corpora if each not in BASELINE]
-    print_study(study, low, "test", "Pronunciation, test files, eight mechanisms, seed 0", mixed_ensembles())
-    print_study(study, others, "val", "Inflection and normalisation, development files, seed 0", {})
+    print_normalisation()
     print_seeds(study)
