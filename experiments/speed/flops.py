@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from attnlab.nn.attention.per_layer import PerLayer
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.types import PAD, Batch, Memory
 
@@ -49,19 +50,20 @@ def attention_flops(network: Seq2Seq) -> AttentionFlops:
     Every mechanism is linear in the source and the target length.
     """
     network = copy.deepcopy(network).cpu().eval()
-    decoder = network.decoder
+    attention = network.decoder.attention
+    mechanisms = attention.mechanisms if isinstance(attention, PerLayer) else [attention]
     short, long = 16, 32
     width = network.source_embedding.width
     counts = []
     for length in (short, long):
         lengths, mask = torch.tensor([length]), torch.ones(1, length, dtype=torch.bool)
         memory: Memory = network.encoder(torch.zeros(1, length, width), lengths, mask)
-        query = torch.zeros(1, 1, decoder.attention.query_size)
         with FlopCounterMode(display=False) as projecting:
-            keys = decoder.attention.project(memory)
-        state = decoder.attention.begin(memory)
+            keys = [mechanism.project(memory) for mechanism in mechanisms]
         with FlopCounterMode(display=False) as attending:
-            decoder.attention(query, memory, keys, state)
+            for mechanism, projected in zip(mechanisms, keys, strict=True):
+                query = torch.zeros(1, 1, mechanism.query_size)
+                mechanism(query, memory, projected, mechanism.begin(memory))
         counts.append((projecting.get_total_flops(), attending.get_total_flops()))
     (_, less), (projected, more) = counts
     pair = (more - less) / (long - short)

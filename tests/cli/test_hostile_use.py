@@ -27,7 +27,7 @@ Row = tuple[str, bytes, int, str]
 
 USAGE: list[Row] = [
     *(
-        (command, b"", 2, "Unknown command .*: choose from average, bench")
+        (command, b"", 2, "Unknown command .*: choose from bench")
         for command in ("dance", "''", "-x", "../predict")
     ),
     *(
@@ -115,8 +115,6 @@ USAGE: list[Row] = [
     ("report RUN -o", b"", 2, "expected one argument"),
     ("report RUN --metric", b"", 2, "expected at least one argument"),
     ("report RUN --metric test/blue", b"", 2, "No finished run has the metric 'test/blue': choose from"),
-    ("average RUN/none", b"", 1, "is not a run directory: it contains no config.yaml"),
-    ("average RUN --last 0", b"", 2, "--last: '0' is not a whole number ≥ 1"),
     ("export RUN", b"", 2, "the following arguments are required: --onnx"),
     ("export RUN --page a.html", b"", 2, "export --page no longer exists: attnlab serve RUN opens a page"),
     ("serve RUN --batch 8", b"", 2, "serve --batch no longer exists: requests are translated one after the"),

@@ -44,7 +44,7 @@ def test_run_that_cannot_be_built_is_named(case: str, composed: Composed) -> Non
 def test_preflight_reads_no_data(composed: Composed) -> None:
     assert find_error(composed("experiment=conala", "data.path=nowhere")) is None
     inflection = ("experiment=inflection", "data.train=nowhere", "data.val=nowhere")
-    for option in ("linear", "encoder"):
+    for option in ("linear", "concatenated"):
         assert find_error(composed(*inflection, f"features={option}")) is None
 
 

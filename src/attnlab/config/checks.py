@@ -194,8 +194,9 @@ def allowed_settings(path: str, node: Mapping[str, Any], *, imported: bool = Tru
     section = section_at(path)
     target = node.get("_target_", section.target)
     declared = {} if section.declared is None else get_type_hints(section.declared, include_extras=True)
-    if not imported or not re.fullmatch(TARGET, str(target or "no.target")):
-        return Arguments(declared, open=bool(target or section.beside))
+    importable = target is None or (isinstance(target, str) and re.fullmatch(TARGET, target))
+    if not imported or not importable:
+        return Arguments(declared, open=target is not None or bool(section.beside))
     types, further = ({}, False) if target is None else arguments_of(target)
     if target is not None:  # narrower types of its arguments
         declared = {name: kind for name, kind in declared.items() if name in types or further}
