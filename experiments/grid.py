@@ -3,7 +3,7 @@
 The variants are named MECHANISM-VALUE, such as "additive-length10".
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
 import pandas as pd
@@ -31,17 +31,23 @@ def group(study: Study) -> Groups:
 
 def table(groups: Groups, values: Mapping[str, str], metric: str, *, scale: float, digits: int = 1) -> str:
     """Return Markdown with the means of a metric and their intervals, of each mechanism at each value."""
+    rows = [cells(runs, values, metric, scale=scale, digits=digits) for runs in groups.values()]
+    index = pd.Index(groups, name="attention")
+    return tables.markdown(pd.DataFrame(rows, columns=[*values.values()], index=index))
+
+
+def cells(
+    runs: Mapping[str, Sequence[RunRecord]],
+    values: Iterable[str],
+    metric: str,
+    *,
+    scale: float,
+    digits: int = 1,
+) -> list[str]:
+    """Return the mean of a metric at each value with its interval, as texts."""
     bounds = tuple(scale * end for end in registry.metric(metric).bounds)
-    columns = {
-        title: [
-            tables.format_estimate(
-                estimate([scale * run.scores[metric] for run in runs[value]], bounds), digits=digits
-            )
-            for runs in groups.values()
-        ]
-        for value, title in values.items()
-    }
-    return tables.markdown(pd.DataFrame(columns, index=pd.Index(groups, name="attention")))
+    scores = ([scale * run.scores[metric] for run in runs[value]] for value in values)
+    return [tables.format_estimate(estimate(each, bounds), digits=digits) for each in scores]
 
 
 def compare_at_each(

@@ -10,10 +10,13 @@ from attnlab.report.comparison import Comparison
 from attnlab.report.study import Study
 
 
-def scores(study: Study, *, parameters: bool = False) -> str:
+def scores(
+    study: Study, *, parameters: bool = False, comparisons: Sequence[Comparison] = (), than: str = ""
+) -> str:
     """Return Markdown with the scores of each variant over seeds, and its number of parameters if asked.
 
-    Intervals over sentences and the notes that conditions.md has are left out.
+    Intervals over sentences and the notes that conditions.md has are left out. Differences of the variants
+    to one other each, described by `than`, are columns of the table.
     """
     table = tables.scores_table(study)
     if parameters:
@@ -21,7 +24,22 @@ def scores(study: Study, *, parameters: bool = False) -> str:
     over = f" over {study.noun}"
     columns = [name for name in table.text.columns if not name.endswith(over)]
     explained = (tables.INTERVALS, tables.OVER_SENTENCES.format(noun=study.noun))
-    return tables.markdown(table.text[columns], [note for note in table.notes if note not in explained])
+    text, note = with_differences(table.text[columns], comparisons, than)
+    return tables.markdown(text, [*(each for each in table.notes if each not in explained), *note])
+
+
+def with_differences(
+    text: pd.DataFrame, comparisons: Sequence[Comparison], than: str
+) -> tuple[pd.DataFrame, list[str]]:
+    """Add a column of differences for each metric to a table of variants, and return its note."""
+    columns: dict[str, dict[str, str]] = {}
+    for each in comparisons:
+        column = columns.setdefault(f"{registry.metric(each.metric).heading}, minus {than}", {})
+        column[each.variant] = difference(each)
+    variants = text.index.get_level_values("variant")
+    cells = {name: [column.get(variant, "") for variant in variants] for name, column in columns.items()}
+    note = f"In brackets: 95 % intervals; after differences p{family(comparisons)}."
+    return text.assign(**cells), [note] * bool(comparisons)
 
 
 def tests(comparisons: Sequence[Comparison]) -> str:
@@ -36,12 +54,16 @@ def tests(comparisons: Sequence[Comparison]) -> str:
         if each.over != "seeds":
             pair += f", over {each.over}"
         cells.setdefault(pair, {})[registry.metric(each.metric).heading] = difference(each)
-    family = max(each.family_size for each in comparisons)
     seeds = " or ".join(map(str, sorted({each.seeds for each in comparisons})))
-    correction = f" (Holm, {family} tests)" if family > 1 else ""
-    caption = f"Differences over {seeds} seeds, 95 % intervals, and p{correction}:\n\n"
+    caption = f"Differences over {seeds} seeds, 95 % intervals, and p{family(comparisons)}:\n\n"
     text = pd.DataFrame.from_dict(cells, orient="index").fillna("").rename_axis(name)
     return caption + tables.markdown(text)
+
+
+def family(comparisons: Sequence[Comparison]) -> str:
+    """Describe the correction of p, if there are several tests."""
+    size = max((each.family_size for each in comparisons), default=1)
+    return f" (Holm, {size} tests)" if size > 1 else ""
 
 
 def difference(comparison: Comparison) -> str:

@@ -9,11 +9,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 from matplotlib.figure import Figure
 
 from attnlab.report.collect import collect
 from attnlab.report.files import save
 from attnlab.report.results_file import format_results, read_results
+from attnlab.report.tables import markdown
 
 SHORT = runpy.run_path(str(Path(__file__).parents[1] / "short_tables.py"))
 HERE = Path(__file__).parent
@@ -33,11 +35,18 @@ def main(runs: str | None = None) -> None:
     groups = GRID["group"](study)
     values = {recipe: recipe for recipe in RECIPES if recipe in groups["additive"]}
     tested_metric, title = next(iter(METRICS.items()))
-    print(f"{title}:\n\n{GRID['table'](groups, values, tested_metric, scale=1)}")
     tested = replace(study, selected_metrics=(tested_metric,))
     others = [name for name in groups if name != "additive"]
     comparisons = GRID["compare_at_each"](tested, values, "additive", others)
-    print(SHORT["tests"](comparisons), end="")
+    differences = {(row.variant, row.reference): SHORT["difference"](row) for row in comparisons}
+    columns = {name: GRID["cells"](groups[name], values, tested_metric, scale=1) for name in groups}
+    for name in others:
+        pairs = ((f"additive-{value}", f"{name}-{value}") for value in values)
+        columns[f"additive minus {name}"] = [differences[pair] for pair in pairs]
+    table = markdown(pd.DataFrame(columns, index=pd.Index(values, name="recipe")))
+    print(
+        f"{title}; in brackets 95 % intervals, after differences p{SHORT['family'](comparisons)}:\n\n{table}"
+    )
     if runs is not None:
         figure = Figure(figsize=(9, 3.5), layout="constrained")
         for axes, (metric, title) in zip(figure.subplots(1, len(METRICS)), METRICS.items(), strict=True):

@@ -33,7 +33,7 @@ FAMILIES = {
     "scaled dot product": ("scaled_dot", "multihead"),
 }
 MARKERS = dict(zip(FAMILIES, zip(COLOURS, "os^", strict=False), strict=True))
-HEADINGS = {"task": "task lengths", "50": "length 50"}
+LENGTHS = ("task", "50")
 Costs = dict[str, dict[str, dict[str, Estimate]]]
 """Estimates by lengths, mechanism and quantity."""
 
@@ -44,7 +44,6 @@ def main() -> None:
     study = Study("reverse", read_runs(families), selected_metrics=(EXACT, ALIGNED))
     costs = read_costs()
     print(table(study, families, costs))
-    print(SHORT["tests"](compare(study, reference="additive")), end="")
     save(draw(study, families, costs), HERE / "scores.svg")
 
 
@@ -66,7 +65,7 @@ def read_costs() -> Costs:
         for row in csv.DictReader(file):
             values = {name: float(row[name]) for name in ("times_additive", "gflop", "peak_mb")}
             rounds[row["lengths"], row["mechanism"]].append(values)
-    costs: Costs = {lengths: {} for lengths in HEADINGS}
+    costs: Costs = {lengths: {} for lengths in LENGTHS}
     for (lengths, name), rows in rounds.items():
         costs[lengths][name] = {
             "ratio": estimate([row["times_additive"] for row in rows], (0, inf)),
@@ -81,19 +80,16 @@ def table(study: Study, families: dict[str, str], costs: Costs) -> str:
     quality, names = tables.scores_table(study), [*study.by_variant()]
     text = quality.text.assign(
         **{"score function": [families[name] for name in names]},
-        parameters=[f"{runs[0].parameters:,}" for runs in study.by_variant().values()],
     )
-    for lengths, heading in HEADINGS.items():
-        ratios = (costs[lengths][name]["ratio"] for name in names)
-        text[f"relative time, {heading}"] = [tables.format_estimate(ratio, digits=2) for ratio in ratios]
-    text["MB, length 50"] = [f"{costs['50'][name]['peak_mb'].mean:.1f}" for name in names]
+    text, note = SHORT["with_differences"](text, compare(study, reference="additive"), "additive")
+    ratios = (costs["50"][name]["ratio"] for name in names)
+    text["relative time"] = [tables.format_estimate(ratio, digits=2) for ratio in ratios]
     text = text.reset_index().set_index(["score function", "variant"])
-    notes = (
-        "Relative time: of a training step, as a multiple of the additive score's in the same round, mean "
-        "over rounds [95 % interval, on the logarithmic scale]. Length 50: 50 tokens on both sides. MB: peak "
-        "memory of a batch besides weights and optimizer state."
+    time = (
+        "Relative time: of a training step with 50 tokens on both sides, as a multiple of the additive "
+        "score's in the same round, mean over rounds."
     )
-    return tables.markdown(text, [notes])
+    return tables.markdown(text.drop(columns="seeds"), [*note, time])
 
 
 def draw(study: Study, families: dict[str, str], costs: Costs) -> Figure:

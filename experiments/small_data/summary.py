@@ -29,11 +29,11 @@ def main(runs: str | None = None) -> None:
         RESULTS.write_text(format_results(collected))
         figures.write_figure(collected, "val-conala_bleu", RESULTS.parent)
     study = replace(read_results(RESULTS), selected_metrics=SHOWN)
-    print(SHORT["scores"](study, parameters=True))
     tested = replace(study, selected_metrics=(BLEU,))
     steps = pairwise(sorted(study.variants))
     comparisons = [row for before, after in steps for row in compare_pair(tested, after, before)]
-    print(SHORT["tests"](correct(comparisons)), end="")
+    than = "the step before"
+    print(SHORT["scores"](study, parameters=True, comparisons=correct(comparisons), than=than))
 
 
 if __name__ == "__main__":
