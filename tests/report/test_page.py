@@ -379,3 +379,25 @@ def test_actions_take_at_most_100_ms_of_cpu_time(tab: Page, large: Path, action:
         f"{statistics.median(second):.0f} ms (at most {max(second):.0f})"
     )
     assert worst < LIMIT
+
+
+@pytest.mark.slow
+def test_words_with_a_confusion_are_filtered(tab: Page, tmp_path: Path) -> None:
+    explorer_alone(tmp_path / "page.html", [["a", "b"]])
+    tab.open(tmp_path / "page.html")
+    assert tab.run("confusion.parentElement.hidden") is True
+    output = Prediction(index=0, source="a", hypothesis="x", source_tokens=["a"], tokens=["x", "<eos>"])
+    edits = [["p > x"], [], ["∅ > <i>", "p > x"]]
+    words = [Sentence(str(row), "", [output], each) for row, each in enumerate(edits)]
+    write_explorer(words, ["additive"], "Attention", tmp_path / "page.html")
+    tab.open(tmp_path / "page.html")
+    assert tab.each("#confusion option", "e.textContent") == ["all inputs", "p > x (2)", "∅ > <i> (1)"]
+
+    def shown(value: str) -> list[str]:
+        tab.run(f"confusion.value = {value!r}; confusion.dispatchEvent(new Event('change'))")
+        return tab.each("#sentences li > span", "e.textContent")
+
+    assert shown("p > x") == ["0", "2"]
+    assert shown("∅ > <i>") == ["2"]
+    assert tab.each("#sentences [aria-selected=true]", "e.dataset.index") == ["2"]
+    assert shown("") == ["0", "1", "2"]

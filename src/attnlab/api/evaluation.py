@@ -20,7 +20,6 @@ from attnlab.config.options import CHANGEABLE
 from attnlab.data.corpus import Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.digests import are_seen
-from attnlab.data.features import features_of
 from attnlab.data.tokenization.vocabularies import Vocabularies, references
 from attnlab.errors import UsageError
 from attnlab.explain.scorecard import FILE, Explained, Score
@@ -271,7 +270,7 @@ def _find_errors(module: Seq2SeqModule, lengths: Sequence[int], seen: Sequence[b
     """Find the errors of the decoded sentences, and write their tables and figures into the folder."""
     groups = {
         "length": [[str(length)] for length in lengths],
-        "feature": [features_of(output.source) for output in module.outputs],
+        "feature": [output.features for output in module.outputs],
         "source": [["known" if known else "unknown"] for known in seen],
     }
     errors = find_errors(module.outputs, module.texts.tokenize, groups)

@@ -77,6 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     from attnlab.report.collect import collect
     from attnlab.report.comparison import compare
+    from attnlab.report.errors import error_tables
     from attnlab.report.figures import draw_figures, styles_of, write_figures
     from attnlab.report.page import write_page
     from attnlab.report.tables import build_tables, write_tables
@@ -106,11 +107,11 @@ def main(options: argparse.Namespace) -> int:
     )
     dashboards = _publish(study, comparisons, options.entity) if options.wandb else []
     with Console(stderr=True).status("drawing figures"):
-        tables = build_tables(study, comparisons)
-        write_tables(tables, study, folder, _columns(tables, options.columns))
+        tables, errors = build_tables(study, comparisons), error_tables(study)
+        write_tables([*tables, *errors], study, folder, _columns(tables, options.columns))
         styles = styles_of(study)
         figures = draw_figures(study, styles)
-        write_page(study, comparisons, tables, figures, output, dashboards)
+        write_page(study, comparisons, tables, figures, output, dashboards, errors)
         write_figures(figures, styles, folder / "figures")
     _print(study, tables, comparisons)
     print_line(f"page     {output}")

@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING
 
 from attnlab.data.corpus import Pair
 from attnlab.errors import UserError
+from attnlab.files.predictions import FEATURE, FEATURES
 from attnlab.types import UNK
 
 if TYPE_CHECKING:
     from attnlab.data.tokenization.tokenizer import Tokenizer
 
-FEATURE = r" ⟨[^⟨⟩ ]+⟩"
-"""Pattern of a feature in a source, with the space before it."""
-FEATURES = re.compile(f"(?:{FEATURE})+$")
-"""Pattern of all features of a source."""
 FEATURE_TOKEN = re.compile(FEATURE.replace(" ", " ?", 1))
 """Pattern of the token of a feature, with or without the space, as the tokenizer splits it."""
 
@@ -50,18 +47,12 @@ def pair_with_features(source: str, target: str = "") -> Pair:
     return Pair(with_features(text, features), target)
 
 
-def features_of(source: str) -> list[str]:
-    """Return the features of a source of `with_features`."""
-    features = FEATURES.search(source)
-    return [] if features is None else re.findall("⟨(.+?)⟩", features[0])
-
-
 def columns_of(source: str) -> list[str]:
     """Return a source of `with_features` as text and features, `["ev", "N;ABL(PL)"]`; others as one text."""
     features = FEATURES.search(source)
     if features is None:
         return [source]
-    joined = re.sub(r";?\(;", "(", ";".join(features_of(source))).replace(";)", ")")
+    joined = re.sub(r";?\(;", "(", ";".join(re.findall("⟨(.+?)⟩", features[0]))).replace(";)", ")")
     return [source[: features.start()], joined]
 
 

@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 TEXTS = ("index", "line", "source", "references", "hypothesis", "annotations", "log_p", "p_beam")
 """Fields of a file without weights."""
 
+FEATURE = r" ⟨[^⟨⟩ ]+⟩"
+"""Pattern of a feature in a source, with the space before it."""
+FEATURES = re.compile(f"(?:{FEATURE})+$")
+"""Pattern of all features of a source."""
+
 PACKED_STEPS = 255
 """Packed weights are rounded to the nearest of this many equal steps between 0 and 1."""
 
@@ -79,6 +84,12 @@ class Prediction:
     def p(self) -> float | None:
         """Probability of the hypothesis given the source."""
         return None if self.log_p is None else exp(self.log_p)
+
+    @property
+    def features(self) -> list[str]:
+        """Features of the source, such as ["N", "PL"]."""
+        found = FEATURES.search(self.source)
+        return [] if found is None else re.findall("⟨(.+?)⟩", found[0])
 
     def plot(self, title: str = "") -> InlineFigure:
         """Plot the weights [T, S] as a heat map; raise `UserError` if there are none."""

@@ -25,6 +25,9 @@ class Edit(NamedTuple):
     output: str  # token of the output; "" if one is missing
     aligned: str = ""  # source token with the largest attention weight of the output token; "" if unknown
 
+    def __str__(self) -> str:
+        return f"{self.expected or '∅'} > {self.output or '∅'}"
+
 
 class Errors(NamedTuple):
     """Errors of the outputs of a split, as data frames."""
@@ -74,7 +77,7 @@ def find_errors(
             "reference": [_nearest(each, tokenize) for each in predictions],
             "output": [each.hypothesis for each in predictions],
             "confidence": np.array([each.p_beam if uses_beam else each.p for each in predictions], float),
-            "edits": [", ".join(f"{e.expected or '∅'} > {e.output or '∅'}" for e in row) for row in edits],
+            "edits": [", ".join(map(str, row)) for row in edits],
             "right": [matches(has_equal_words, each) for each in predictions],
         }
     ).sort_values("confidence", kind="stable")

@@ -9,8 +9,8 @@
   const STEP_MS = 600; // duration of a step during playback
   const PAGE = 8; // sentences per Page Up or Page Down
 
-  const [list, order, reverse, cards, source, reference, slider, position, play] = [
-    "sentences", "order", "reverse", "cards", "source", "reference", "step", "position", "play",
+  const [list, order, confusion, reverse, cards, source, reference, slider, position, play] = [
+    "sentences", "order", "confusion", "reverse", "cards", "source", "reference", "step", "position", "play",
   ].map((id) => document.getElementById(id));
 
   let selected = 0; // index of the selected sentence
@@ -48,7 +48,9 @@
   function sort() {
     const key = KEYS[order.value];
     const sign = reverse.getAttribute("aria-pressed") === "true" ? -1 : 1;
-    const indices = [...items.keys()].sort((a, b) => sign * (key(a) - key(b)) || a - b);
+    const shown = [...items.keys()].filter((index) =>
+      confusion.value === "" || sentences[index].confusions.includes(confusion.value));
+    const indices = shown.sort((a, b) => sign * (key(a) - key(b)) || a - b);
     list.replaceChildren(...indices.map((index) => items[index]));
     list.scrollTop = 0;
   }
@@ -216,6 +218,10 @@
   // Input events
 
   order.addEventListener("change", sort);
+  confusion.addEventListener("change", () => {
+    sort();
+    selectSentence(Number(list.firstElementChild.dataset.index));
+  });
   reverse.addEventListener("click", () => {
     reverse.setAttribute("aria-pressed", String(reverse.getAttribute("aria-pressed") !== "true"));
     sort();
@@ -237,6 +243,11 @@
   document.getElementById("forward").addEventListener("click", () => { stop(); setStep(step + 1); });
   play.addEventListener("click", () => (timer === null ? start() : stop()));
 
+  const counts = new Map();
+  for (const each of sentences.flatMap((sentence) => sentence.confusions)) counts.set(each, (counts.get(each) ?? 0) + 1);
+  confusion.append(...[...counts].sort((a, b) => b[1] - a[1])
+    .map(([value, count]) => element("option", { value, textContent: `${value} (${count})` })));
+  confusion.parentElement.hidden = counts.size === 0;
   if (sentences.every((sentence) => sentence.score === null)) order.querySelector("[value=score]").remove();
   document.getElementById("gold").hidden = !sentences.some((sentence) =>
     sentence.outputs.some((output) => output?.alignment?.length));

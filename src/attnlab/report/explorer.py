@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from statistics import fmean
@@ -11,6 +11,8 @@ from typing import Any
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
 from attnlab.files.run_directory import Run
+from attnlab.metrics.errors import edits_of
+from attnlab.metrics.text.edit_distance import SPLITS
 from attnlab.metrics.text.exact_match import has_equal_words
 from attnlab.metrics.text.ngrams import similarity
 from attnlab.report.collect import load_predictions
@@ -31,6 +33,7 @@ class Sentence:
     references: tuple[str, ...]  # reference texts; empty if there are none
     # one output for each variant (or rank of hypothesis); None where there is none
     outputs: list[Prediction | None]
+    confusions: Collection[str] = ()  # differences of the outputs from the references, such as "b > p"
 
     @property
     def score(self) -> float | None:
@@ -45,14 +48,23 @@ def gather_sentences(study: Study) -> tuple[list[tuple[str, int]], list[Sentence
     The run of a variant is the first, by seed, that kept any. Sentences are matched by index and source, so
     that a variant trained on other data is not compared with the others.
     """
-    runs = [(run, kept) for group in study.by_variant().values() for run, kept in _first_kept(group)]
+    runs = [(run, kept) for group in study.by_variant().values() for run, kept in kept_attention(group)]
     outputs: dict[tuple[int, str], list[Prediction | None]] = {}
-    for column, (_, predictions) in enumerate(runs):
+    confusions: dict[tuple[int, str], set[str]] = {}
+    for column, (run, predictions) in enumerate(runs):
+        split = target_split(run)
         for prediction in predictions:
             key = prediction.index, prediction.source
             outputs.setdefault(key, [None] * len(runs))[column] = prediction
+            edits = edits_of(prediction, split) if split and prediction.references else ()
+            confusions.setdefault(key, set()).update(map(str, edits))
     sentences = [
-        Sentence(key[1], next(output.references for output in outputs[key] if output), outputs[key])
+        Sentence(
+            key[1],
+            next(output.references for output in outputs[key] if output),
+            outputs[key],
+            sorted(confusions[key]),
+        )
         for key in sorted(outputs)
     ]
     return [(run.variant, run.seed) for run, _ in runs], sentences
@@ -79,6 +91,7 @@ def explorer_json(
             "reference": " | ".join(sentence.references) or None,
             "tokens": source_tokens,
             "score": _round(sentence.score),
+            "confusions": [*sentence.confusions],
             "outputs": [output and _output_json(output, source_tokens) for output in sentence.outputs],
         }
         size += len(json.dumps(data, ensure_ascii=False).encode(errors="replace"))
@@ -88,7 +101,15 @@ def explorer_json(
     return {"variants": variants, "score": score, "sentences": kept, "left_out": len(sentences) - len(kept)}
 
 
-def _first_kept(runs: Sequence[RunRecord]) -> list[tuple[RunRecord, list[Prediction]]]:
+def target_split(run: RunRecord) -> Callable[[str], list[str]] | None:
+    """Return how targets are split into tokens; None if the sources are not words, read as characters."""
+    source = run.config.get("tokenizer") or {}
+    target = run.config.get("target_tokenizer") or source
+    names = [str(each.get("_target_", "")).rpartition(".")[2] for each in (source, target)]
+    return None if names[0] != "characters" or target.get("graphemes") else SPLITS.get(names[1])
+
+
+def kept_attention(runs: Sequence[RunRecord]) -> list[tuple[RunRecord, list[Prediction]]]:
     """Return the first run that kept attention weights, with its sentences, as a list; empty if none did."""
     for run in runs:
         try:

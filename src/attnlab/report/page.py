@@ -25,8 +25,9 @@ def write_page(
     figures: Sequence[StudyFigure],
     path: Path,
     dashboards: Sequence[str] = (),
+    errors: Sequence[Table] = (),
 ) -> None:
-    """Write the report of a study as an HTML file, with links to its dashboards."""
+    """Write the report of a study as an HTML file, with links to its dashboards and tables of errors."""
     styles = styles_of(study)
     runs, sentences = gather_sentences(study)
     main_metrics = {part.metrics[0] for part in study.parts if part.metrics}
@@ -41,6 +42,7 @@ def write_page(
         findings=by_question(each for each in comparisons if each.metric in main_metrics),
         further=by_question(each for each in comparisons if each.metric not in main_metrics),
         tables=[_table(table) for table in tables],
+        errors=[_table(table) for table in errors],
         key=[_describe(name, style) for name, style in styles.items() if name and name not in of_models],
         figures=[
             {
@@ -69,7 +71,9 @@ def _write(path: Path, *, title: str, noun: str, sentences: dict[str, Any], **se
     if sentences["sentences"]:
         scripts += [page.HEAT_MAP, FOLDER / "explorer.js"]
     left_out = sentences.pop("left_out")
-    empty = dict.fromkeys(("dashboards", "unfinished", "findings", "further", "tables", "key", "figures"), ())
+    empty = dict.fromkeys(
+        ("dashboards", "unfinished", "findings", "further", "tables", "errors", "key", "figures"), ()
+    )
     values = {
         **empty,
         **sections,

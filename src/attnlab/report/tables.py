@@ -6,6 +6,7 @@ Files::
     tables/scores.csv|md|tex         final scores by variant
     tables/costs.csv|md|tex          training cost by variant
     tables/comparisons.csv|md|tex    statistical comparison of variants
+    tables/errors-*.csv|md|tex       errors of words, see `attnlab.report.errors`
 """
 
 import re

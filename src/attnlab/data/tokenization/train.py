@@ -13,9 +13,9 @@ from typing import Any, Literal, TypedDict, Unpack
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Pipeline
 
-from attnlab.data.features import FEATURE
 from attnlab.data.tokenization.tokenizer import CONTINUATION, SPECIAL_TOKENS, UNKNOWN, Tokenizer
 from attnlab.errors import UserError
+from attnlab.files.predictions import FEATURE
 from attnlab.settings import Size
 
 Normalization = Literal["nfc", "nfd", "nfkc", "nfkd"]
