@@ -7,6 +7,7 @@ from types import ModuleType
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Regex, normalizers
 
 from attnlab.data.conala.tokenizer import python
 from attnlab.data.corpus import Pair
@@ -404,3 +405,31 @@ def test_words_of_tokens() -> None:
         assert set(numbers) == {0, 1, 2}
     code = python(["f(x)", "g(y)"], max_size=None)
     assert code.words("f(y)") == [0, 1, 2, 3]
+
+
+WORDWISE = [
+    partial(subwords, max_size=200),
+    partial(subwords, max_size=200, normalization="nfkc", lowercase=True),
+    partial(whitespace, normalization="nfd"),
+    partial(words, drop=["signs"], split=["digits"], normalization="nfkc"),
+    partial(words, max_size=400, subwords=True),
+]
+SPACES = " \t\u00a0\u2003▁"
+MARKS = "\u0301\u0308\u00b4\uff9e\u1161"  # some become a space and a mark in NFKC
+
+
+@pytest.mark.parametrize("train", WORDWISE)
+@given(texts=st.lists(st.text("abAÅßé1½-" + 3 * SPACES + MARKS, max_size=12), max_size=6))
+@settings(max_examples=40, deadline=None)
+def test_ids_of_distinct_words_equal_the_ids_of_whole_texts(train: Training, texts: list[str]) -> None:
+    tokenizer = train(["abAÅßé1½-" + SPACES + MARKS, *texts[:2]])
+    assert tokenizer._is_wordwise
+    for _ in range(2):
+        assert tokenizer.encode_all(texts) == tokenizer._encode(texts)
+
+
+def test_custom_steps_are_not_assumed_to_be_wordwise() -> None:
+    tokenizer = whitespace(["a b", "ab"])
+    tokenizer._pipeline.normalizer = normalizers.Replace(Regex("a b"), "ab")
+    assert not tokenizer._is_wordwise
+    assert tokenizer.encode_all(["a b"]) == [[tokenizer.id_of("ab")]]

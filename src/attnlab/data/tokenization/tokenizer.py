@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cached_property
 from importlib import import_module
 from itertools import chain, repeat
 from types import ModuleType
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from tokenizers import Encoding, models
+from tokenizers import Encoding, models, pre_tokenizers
 from tokenizers import Tokenizer as Pipeline
 
 from attnlab.errors import UserError
@@ -23,6 +25,16 @@ UNKNOWN = "<unk>"
 """Label of a token outside the vocabulary. The text `<unk>` in a corpus is read as this token."""
 PARALLELISM = "TOKENIZERS_PARALLELISM"
 """Environment variable that the library reads before each call."""
+WORDS = 100_000
+"""Number of words whose ids are kept."""
+SPACE = "▁"
+WORD_SPLITS = [
+    [{"type": "WhitespaceSplit"}],
+    [{"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always", "split": True}],
+]
+UNICODE_STEPS = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase"}
+CHARACTER_CLASSES = re.compile(r"(\[[^]]+\]|\\p{\w+})(\|(\[[^]]+\]|\\p{\w+}))*")
+"""Regular expressions that match single characters."""
 CONTINUATION = "##"
 """Prefix of a subword that continues a word. A word that starts with it is read as a continuation."""
 
@@ -51,6 +63,7 @@ class Tokenizer:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
+        self._words: dict[str, list[int]] = {}  # ids of the words of earlier texts
 
     @property
     def size(self) -> int:
@@ -70,7 +83,19 @@ class Tokenizer:
         """Return the ids of each text; faster than `encode` for many texts."""
         if self._pipeline.token_to_id(UNKNOWN) is None:
             self._reject_oov_tokens(texts)
-        return [[id + len(SPECIAL_TOKENS) for id in encoding.ids] for encoding in self._encodings(texts)]
+        if not self._is_wordwise:
+            return self._encode(texts)
+        rows = [text.split(" ") for text in texts]
+        words = [*({*chain.from_iterable(rows)} - self._words.keys())]
+        if len(self._words) + len(words) > WORDS:
+            self._words.clear()
+            words = [*{*chain.from_iterable(rows)}]
+        self._words.update(zip(words, self._encode(words), strict=True))
+        if isinstance(self._pipeline.pre_tokenizer, pre_tokenizers.Metaspace):
+            for word in words:  # alone, these have other ids than within a text
+                if self.normalise(word)[:1] in {"", " ", SPACE}:
+                    del self._words[word]
+        return [self._join_ids(row, text) for row, text in zip(rows, texts, strict=True)]
 
     def decode(self, ids: Iterable[int], oov_tokens: Sequence[str] = ()) -> str:
         """Return the text of token ids, without special tokens.
@@ -168,6 +193,39 @@ class Tokenizer:
     def _encodings(self, texts: Sequence[str]) -> list[Encoding]:
         return self._pipeline.encode_batch_fast(texts)
 
+    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
+        return [[id + len(SPECIAL_TOKENS) for id in encoding.ids] for encoding in self._encodings(texts)]
+
+    def _join_ids(self, words: list[str], text: str) -> list[int]:
+        try:
+            return [*chain.from_iterable(map(self._words.__getitem__, words))]
+        except KeyError:
+            return self._encode([text])[0]
+
+    @cached_property
+    def _is_wordwise(self) -> bool:
+        """Whether the ids of a text are those of its words, so that each distinct word is encoded once.
+
+        True for the tokenizers of `attnlab.data.tokenization.train` that split at spaces. A custom tokenizer
+        may have steps that depend on neighbouring words.
+        """
+        pipeline = self._pipeline
+        splits = _steps(pipeline.pre_tokenizer)
+        return (
+            type(self) is Tokenizer
+            and splits[:1] in WORD_SPLITS
+            and all(step["type"] == "Split" for step in splits[1:])
+            and all(
+                step["type"] in UNICODE_STEPS
+                or CHARACTER_CLASSES.fullmatch(step.get("pattern", {}).get("Regex", ""))
+                for step in _steps(pipeline.normalizer)
+            )
+            and self.normalise(" ") == " "
+            and pipeline.post_processor is None
+            and not pipeline.get_added_tokens_decoder()
+            and getattr(pipeline.model, "dropout", None) is None
+        )
+
     def _label(self, spelling: str) -> str:
         return "␣" if spelling.isspace() else spelling
 
@@ -234,6 +292,13 @@ class PresplitTokenizer(Tokenizer):
             else:
                 whole.append(piece)
         return str(self.module.join(whole))
+
+
+def _steps(part: Any) -> list[dict[str, Any]]:
+    """Return the settings of the steps of a normalizer or a pre-tokenizer."""
+    state = {"steps": []} if part is None else json.loads(part.__getstate__())
+    steps = (state.get(key) for key in ("steps", "normalizers", "pretokenizers"))
+    return next((each for each in steps if each is not None), [state])
 
 
 _PRESPLIT: dict[str, type[PresplitTokenizer]] = {}
