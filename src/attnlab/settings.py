@@ -100,7 +100,7 @@ def _is_devices(value: Any) -> bool:
 
 
 PRECISIONS = ("auto", "32-true", "bf16-mixed", "16-mixed", "32", "bf16", "16")
-"""Precisions with weights in fp32. With other weights, metrics are inexact and decoding fails."""
+"""Precisions with weights in fp32, as checkpoints are evaluated. A Trainer of the user may have others."""
 
 
 class TrainerSettings(TypedDict, total=False):

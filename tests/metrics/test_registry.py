@@ -175,5 +175,5 @@ def test_class_of_torchmetrics_with_several_scores_needs_the_name_of_one(
 
 
 def test_objects_are_no_names_of_metrics() -> None:
-    with pytest.raises(UserError, match="not the name of a text metric, such as"):
+    with pytest.raises(UserError, match="not the name of a metric, such as"):
         registry.function(torchmetrics.text.CharErrorRate())

@@ -16,7 +16,10 @@ from attnlab.metrics.sentence_counts import SentenceCounts
 from attnlab.metrics.texts import WORDS, Texts, UndefinedScoreError
 
 TORCHMETRICS = "torchmetrics.text."
-"""Start of the names of metrics that are classes of torchmetrics."""
+"""Start of the names of text metrics that are classes of torchmetrics."""
+
+CLASSIFICATION = "torchmetrics.classification."
+"""Start of the names of token metrics that are classes of torchmetrics."""
 
 TextMetric = Callable[[Texts], float]
 """Raises `UndefinedScoreError` for texts that do not define the score."""
@@ -200,8 +203,8 @@ def function(metric: str) -> TextMetric:
     """Return the function of a text metric."""
     if not isinstance(metric, str):
         raise UserError(
-            f"{metric!r} is not the name of a text metric, such as {TORCHMETRICS}CharErrorRate. Metrics of "
-            "tokens cannot be added: log them in a subclass of Seq2SeqModule"
+            f"{metric!r} is not the name of a metric, such as {TORCHMETRICS}CharErrorRate of texts or "
+            f"{CLASSIFICATION}MulticlassF1Score of tokens"
         )
     if metric.startswith(TORCHMETRICS):
         return _of_torchmetrics(metric)

@@ -62,12 +62,12 @@ def add_metrics(corpus: Corpus, *, metrics: Sequence[str] = ()) -> Corpus:
     """Return a corpus with further metrics of decoded texts.
 
     Args:
-        metrics: scores of decoded texts besides those of every dataset; [wer,ser] replace BLEU, chrF and the
-            edit distance.
+        metrics: scores besides those of every dataset; [wer,ser] replace BLEU, chrF and the edit distance.
     """
     names = tuple(dict.fromkeys((*corpus.metrics, *metrics)))
-    for name in names:
-        registry.function(name)  # or else an unknown name would be noticed after an epoch
+    for name in names:  # or else an unknown name would be noticed after an epoch
+        if not str(name).startswith(registry.CLASSIFICATION):
+            registry.function(name)
     return replace(corpus, metrics=names)
 
 
