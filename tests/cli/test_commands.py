@@ -14,6 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
+from attnlab import __version__
 from attnlab.cli import evaluate, main
 from attnlab.files.metrics_file import read_metrics
 from attnlab.files.predictions import read_predictions
@@ -351,6 +352,12 @@ def test_terminal_of_no_columns_prints_everything(
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"3 4\n")))
     assert main.run(["predict", str(trained.directory), "--attention", "-"]) == 0
     assert "<eos>" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["train", "--version"], ["score", "--version"]])
+def test_version_is_that_of_attnlab(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.run(arguments) == 0
+    assert capsys.readouterr().out == f"{__version__}\n"
 
 
 @pytest.mark.slow

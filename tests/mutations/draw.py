@@ -15,6 +15,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "attnlab"
 TESTS = ROOT / "tests"
+COMPUTING = ("data", "decoding", "explain", "fast", "metrics", "nn", "report", "training")
 SWAPPED: dict[type[ast.AST], tuple[str, str]] = {
     ast.Lt: ("<", "<="),
     ast.LtE: ("<=", "<"),
@@ -66,20 +67,16 @@ class Mutation(NamedTuple):
     new: str
 
 
-def draw(count: int, seed: int = 0) -> list[Mutation]:
-    """Draw mutations. Those of a module depend on its code and the seed only."""
-    pools = {}
-    for path in sorted(SOURCE.rglob("*.py")):
-        pool = sorted({*mutations(path)})
-        random.Random(f"{seed} {path.relative_to(ROOT)}").shuffle(pool)
-        pools[path] = pool
-    drawn: list[Mutation] = []
+def draw(count: int, seed: int) -> list[Mutation]:
+    """Draw mutations of different modules; those of packages that compute numbers are drawn more often."""
     rng = random.Random(seed)
-    while any(pools.values()) and len(drawn) < count:
-        turn = [path for path, pool in pools.items() if pool]
-        rng.shuffle(turn)
-        drawn += [pools[path].pop() for path in turn[: count - len(drawn)]]
-    return drawn
+    pools = {path: sorted({*mutations(path)}) for path in sorted(SOURCE.rglob("*.py"))}
+    keys = {}  # weighted sampling without replacement (Efraimidis & Spirakis, 2006)
+    for path, pool in pools.items():
+        weight = 3 if path.relative_to(SOURCE).parts[0] in COMPUTING else 1
+        keys[path] = rng.random() ** (1 / weight) if pool else 0.0
+    drawn = sorted((path for path in pools if pools[path]), key=keys.__getitem__, reverse=True)
+    return [rng.choice(pools[path]) for path in drawn[:count]]
 
 
 def mutations(path: Path) -> Iterator[Mutation]:

@@ -40,7 +40,8 @@ LIBRARIES = (
 def main() -> None:
     """Run the mutations that have no result."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=330, help="number of mutations")
+    parser.add_argument("--count", type=int, default=60, help="number of mutations")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the draw")
     parser.add_argument("--files", type=int, default=3, help="number of test files of a mutation")
     parser.add_argument("--only", metavar="TEXT", default="", help="files whose path contains this text")
     parser.add_argument("--slow", action="store_true", help="run slow tests too")
@@ -67,7 +68,7 @@ def main() -> None:
     results = {(row["file"], row["old"], row["new"]): row["result"] for row in rows}
     with RESULTS.open("a", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
-        for mutation in draw(options.count):
+        for mutation in draw(options.count, options.seed):
             result = results.get((mutation.file, mutation.old, mutation.new))
             again = options.again and result != "killed"
             if (result and not again) or options.only not in mutation.file:

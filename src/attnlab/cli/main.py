@@ -136,7 +136,7 @@ def _dispatch(arguments: list[str]) -> int:
         )
         return 0
     command, *arguments = arguments
-    if command == "--version":
+    if "--version" in (command, *arguments):
         print(__version__)
         return 0
     for words, replacement in REMOVED.items():

@@ -14,7 +14,6 @@ from typing import NoReturn
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.plugins import Plugins
 
-from attnlab import __version__
 from attnlab.config import hydra_versions
 from attnlab.config.compose import accept, check_overrides, check_shown, check_sweeps, usage_errors
 from attnlab.config.options import user_folders
@@ -31,9 +30,6 @@ def main(parsed: argparse.Namespace) -> int:
     """Train one run, or all runs of a sweep, which ends with a table of its jobs; returns the exit code."""
     arguments = _settings_without_dashes([word for word in parsed.arguments if word != PREPARE])
     zips = [word for word in arguments if split_zip(word) is not None]
-    if "--version" in arguments:
-        print(__version__)
-        return 0
     task = TrainTask(prepare_only=PREPARE in parsed.arguments, zips=zips)
     if "TORCHELASTIC_RUN_ID" in os.environ and not task.prepare_only:
         raise UsageError(
