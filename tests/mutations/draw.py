@@ -155,31 +155,24 @@ def between(
 def tests_of(path: Path, count: int) -> list[str]:
     """Return the test files of a module that may fail soonest, from the root of the repository.
 
-    First the one named like it in the folder that mirrors it, then those of its package that import it,
-    mention what it defines, or are in that folder, then any that import it or mention that, and the others of
-    its package; of these, the ones that mention it most often first.
+    First the one named like it in the folder that mirrors it, then those that import it, mention what it
+    defines, or are of its package; of these, the ones of its package that mention it most often first.
     """
     module = path.relative_to(SOURCE).with_suffix("")
     name = (module.parent.name if module.name == "__init__" else module.name).strip("_")
-    texts = {test: test.read_text(encoding="utf-8") for test in TESTS.rglob("test_*.py")}
-    near = {test: text for test, text in texts.items() if test.is_relative_to(TESTS / module.parts[0])}
     dotted = re.escape(".".join(("attnlab", *module.parts)).removesuffix(".__init__"))
     importing = re.compile(rf"^ *(from {dotted} import|import {dotted}\b)", re.MULTILINE)
-    defined = {
-        node.name for node in ast.parse(path.read_text(encoding="utf-8")).body if hasattr(node, "name")
-    }
-    names = (defined - {"main", "add_arguments"}) | {name}
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = {node.name for node in tree.body if hasattr(node, "name")} - {"main", "add_arguments"} | {name}
     mentioned = re.compile("|".join(rf"\b{each}\b" for each in names))
-    found: list[Path] = []
-    for matches in (
-        [test for test in near if test.stem == f"test_{name}" and test.parent == TESTS / module.parent],
-        [test for test, text in near.items() if importing.search(text)],
-        [test for test, text in near.items() if mentioned.search(text)],
-        [test for test in near if test.parent == TESTS / module.parent],
-        [test for test, text in texts.items() if importing.search(text)],
-        [test for test, text in texts.items() if mentioned.search(text)],
-        near,
-    ):
-        new = [test for test in matches if test not in found]
-        found += sorted(new, key=lambda test: -len(mentioned.findall(texts[test])))
+
+    def rank(test: Path) -> tuple[object, ...]:
+        text = test.read_text(encoding="utf-8")
+        near = test.is_relative_to(TESTS / module.parts[0])
+        is_named = near and test.stem == f"test_{name}" and test.parent == TESTS / module.parent
+        mentions = len(mentioned.findall(text))
+        imports = importing.search(text) is not None
+        return not is_named, not imports, not (near and mentions), not near, -mentions, str(test)
+
+    found = sorted(TESTS.rglob("test_*.py"), key=rank)
     return [str(test.relative_to(ROOT)) for test in found[:count]]

@@ -42,14 +42,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=60, help="number of mutations")
     parser.add_argument("--seed", type=int, default=1, help="seed of the draw")
-    parser.add_argument("--files", type=int, default=3, help="number of test files of a mutation")
-    parser.add_argument("--only", metavar="TEXT", default="", help="files whose path contains this text")
-    parser.add_argument("--slow", action="store_true", help="run slow tests too")
     parser.add_argument(
-        "--again", action="store_true", help="run those again that were not killed; their last line counts"
-    )
-    parser.add_argument(
-        "--check", action="store_true", help="print the failed tests that fail on the unchanged code too"
+        "--slow",
+        action="store_true",
+        help="run survivors again, with more files and slow tests",
     )
     options = parser.parse_args()
     os.chdir(ROOT)
@@ -57,58 +53,45 @@ def main() -> None:
         importlib.import_module(library)
     if not RESULTS.exists():
         RESULTS.write_text(",".join(COLUMNS) + "\n")
-    rows = list(csv.DictReader(RESULTS.read_text(encoding="utf-8").splitlines()))
-    if options.check:
-        tests = sorted({row["test"] for row in rows if row["test"]})
-        result, failed = run_tests(tests, ALL, stop=False)
-        if result == "killed" and not failed:
-            sys.exit("No test was run: pytest does not find one of those in results.csv")
-        print("\n".join(failed))
-        return
+    rows = csv.DictReader(RESULTS.read_text(encoding="utf-8").splitlines())
     results = {(row["file"], row["old"], row["new"]): row["result"] for row in rows}
     with RESULTS.open("a", newline="", encoding="utf-8") as file:
         writer = csv.writer(file, lineterminator="\n")
         for mutation in draw(options.count, options.seed):
             result = results.get((mutation.file, mutation.old, mutation.new))
-            again = options.again and result != "killed"
-            if (result and not again) or options.only not in mutation.file:
+            if result == "killed" or (result and not options.slow):
                 continue
             start = time.monotonic()
-            tests = tests_of(ROOT / mutation.file, options.files)
-            marker = ALL if options.slow else QUICK
-            result, failed = run_tests(tests, marker, mutation) if tests else ("no test", [])
+            tests = tests_of(ROOT / mutation.file, 12 if options.slow else 4)
+            result, failed = run_tests(tests, ALL if options.slow else QUICK, mutation)
             test = failed[0] if failed else ""
             writer.writerow((*mutation, result, test, f"{time.monotonic() - start:.0f}"))
             file.flush()
             print(mutation.file, mutation.line, result, test, flush=True)
 
 
-def run_tests(
-    tests: Sequence[str], marker: str, mutation: Mutation | None = None, *, stop: bool = True
-) -> tuple[str, list[str]]:
-    """Run tests in a forked process; return "killed", "survived" or "no result in time", and what failed.
+def run_tests(tests: Sequence[str], marker: str, mutation: Mutation) -> tuple[str, list[str]]:
+    """Run tests in a forked process until one fails; return "killed", "survived" or "no result in time".
 
     Args:
         tests: files or names of tests.
         marker: expression that selects some of them.
-        mutation: a changed line; None for the unchanged code.
-        stop: stop at the first failure.
+        mutation: the changed line.
     """
     with tempfile.TemporaryDirectory() as folder:
         failures = Path(folder) / "failures"
         child = os.fork()
         if child == 0:
             os.setsid()
-            if mutation is not None:
-                resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT))
-                replace_source(mutation)
+            resource.setrlimit(resource.RLIMIT_CPU, (LIMIT, LIMIT))
+            replace_source(mutation)
             output = os.open(os.devnull, os.O_WRONLY)
             os.dup2(output, 1)
             os.dup2(output, 2)
-            os._exit(call_pytest(tests, marker, failures, stop=stop))
+            os._exit(call_pytest(tests, marker, failures))
         deadline = time.monotonic() + WAIT
         status = None
-        while status is None and (mutation is None or time.monotonic() < deadline):
+        while status is None and time.monotonic() < deadline:
             done, code = os.waitpid(child, os.WNOHANG)
             status = code if done else None
             time.sleep(0.05)
@@ -121,7 +104,7 @@ def run_tests(
     return "survived" if os.waitstatus_to_exitcode(status) in (0, 5) else "killed", failed
 
 
-def call_pytest(tests: Sequence[str], marker: str, failures: Path, *, stop: bool) -> int:
+def call_pytest(tests: Sequence[str], marker: str, failures: Path) -> int:
     """Run tests in this process, write the names of those that fail, and return pytest's exit code."""
     pytest = importlib.import_module("pytest")
 
@@ -131,7 +114,7 @@ def call_pytest(tests: Sequence[str], marker: str, failures: Path, *, stop: bool
                 with failures.open("a", encoding="utf-8") as file:
                     file.write(f"{report.nodeid}\n")  # type: ignore[attr-defined]
 
-    options = ["-q", "-n", "0", "-m", marker, "-p", "no:cacheprovider", *(["-x"] if stop else [])]
+    options = ["-q", "-n", "0", "-m", marker, "-p", "no:cacheprovider", "-x"]
     options += [f"--basetemp={failures.parent}/tests"]
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # plugins are imported already
     return int(pytest.main([*options, *tests], plugins=[Failures()]))
