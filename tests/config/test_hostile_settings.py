@@ -189,6 +189,11 @@ COMMANDS = (
     ("train trainer.ckpt_path=x", "the same command resumes an interrupted run"),
     ("train data=pairs data.dev=x --cfg job", "Did you mean 'data.val'"),
     ("train +widht=1", r"\+widht=1: no part of attnlab has a setting 'widht'"),
+    (
+        "train data._target_=attnlab.data.datasets.pairs.load_pairs ++data.path=d.csv name=own",
+        r"tokenizer\.count refers to data\.symbols, .* or choose another option of tokenizer",
+    ),
+    ("train variant=${lang}", "a setting refers to lang, which does not exist: set one of them"),
     ("train name=日本", "quote a value with special characters: name='\"日本\"'"),
     ("train data=pairs data.path={lang}_train.tsv", r", or refer to a setting by \$\{lang\}"),
     ("train seed=[1", r"seed=\[1: cannot be parsed"),

@@ -107,6 +107,10 @@ def test_backward_half_is_the_backward_state_at_the_first_word(layers: int) -> N
     bridge.maps[0][0].weight.copy_(torch.eye(units)), bridge.maps[0][0].bias.zero_()
     ((h,),) = bridge(memory)
     torch.testing.assert_close(h[:, 0], memory.states[:, 0, units:])
+    encoder.check_bridge(bridge)
+    one_direction = RecurrentEncoder(input_size=5, cell="gru", size=units, layers=layers, bidirectional=False)
+    with pytest.raises(ValueError, match=r"bridge\.half=backward needs an encoder with two directions"):
+        one_direction.check_bridge(bridge)
 
 
 @pytest.mark.parametrize("kind", [CopyBridge, LinearBridge])

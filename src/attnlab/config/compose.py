@@ -340,6 +340,11 @@ def explain(error: HydraException | OmegaConfBaseException) -> str:
         return f"Unknown {group} {name!r}.{suggest(name, options)} Options: {', '.join(options)}"
     if "Environment variable 'HOME' not found" in text:
         return "HOME is not set: set it, or give a folder for downloads, paths.cache=FOLDER"
+    missing = re.search(r"Interpolation key '(\S+)' not found(?: full_key: ((\w+)\S*))?", text)
+    if missing is not None:
+        key, place, section = missing.groups()
+        option = f", or choose another option of {section}" if section != place else ""
+        return f"{place or 'a setting'} refers to {key}, which does not exist: set one of them{option}"
     invalid = re.search(r" raised while resolving interpolation: (.*?)(?: full_key: |$)", text)
     if invalid is not None:
         return invalid[1]

@@ -48,7 +48,6 @@ NEUTRAL: Mapping[str, Any] = {
     "target_tokenizer.dropout": 0.0,
     "tokenizer.algorithm": "bpe",
     "tokenizer.dropout": 0.0,
-    "trainer.barebones": False,
     "trainer.check_val_every_n_epoch": 1,
     "trainer.fast_dev_run": False,
     "trainer.max_steps": -1,
