@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from attnlab.data.corpus import Pair
+from attnlab.data.datasets.pair_files import Layout
 from attnlab.data.datasets.pairs import load_pairs
 from attnlab.data.features import (
     columns_of,
@@ -69,6 +70,21 @@ def test_tables_with_a_features_column(tmp_path: Path, caplog: pytest.LogCapture
     ]
     with pytest.raises(UserError, match=r"data\.features_column=1 must be different"):
         load_pairs(path=str(path), features_column=1)
+
+
+def test_several_columns_of_features_are_read_in_their_order(tmp_path: Path) -> None:
+    rows = {"one": "ab\t{0}\tV;PST\tabs", "two": "ab\tV\tabs\tPST{0}"}
+    columns = {"one": ([2, 1], 3), "two": ([1, 3], 2)}
+    for name, row in rows.items():
+        path = tmp_path / f"{name}.tsv"
+        path.write_text(row.format("") + "\n" + row.format(";aa"))
+        features, target = columns[name]
+        layout = Layout(features_column=features, target_column=target)
+        pairs = layout.read(str(path), setting="data.train").pairs
+        assert [*pairs] == [Pair("ab ⟨V⟩ ⟨PST⟩", "abs"), Pair("ab ⟨V⟩ ⟨PST⟩ ⟨aa⟩", "abs")]
+    for wrong in ([1, 1], [], [0, 2], [2, -1]):
+        with pytest.raises(UserError, match=r"data\.features_column=\[.*\] must be different column numbers"):
+            Layout(features_column=wrong)
 
 
 @pytest.mark.parametrize("graphemes", [False, True])

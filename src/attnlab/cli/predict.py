@@ -275,7 +275,7 @@ class _Warnings:
         first, expected = self.first_width = self.first_width or (number, width)
         if width != expected:
             self._add(f"another number of columns than line {first}, which has {expected}", number)
-        if read != text:
+        if len(read) < len(text):
             columns = "text and features are" if self.has_features else "the source is"
             self._add(f"more columns: only {columns} read", number)
         elif "\t" in text and not self.has_features:

@@ -277,6 +277,7 @@ COVERED = {
     "empty": (Layout(), "ab\t\ncd\t\n"),
     "features": (Layout(features_column=1, target_column=2), "ab\tV;PST\ncd\tN\n"),
     "shifted features": (Layout(features_column=2, target_column=1), "ab\tV;PST\ncd\tN\n"),
+    "two columns of features": (Layout(features_column=[1, 3], target_column=2), "ab\tV\tPST\ncd\tN\t\n"),
     "empty before features": (Layout(features_column=2, target_column=1), "ab\t\tV;PST\ncd\t\tN\n"),
 }
 
@@ -315,6 +316,9 @@ def test_one_row_without_a_target_is_left_out_of_a_test_file(write):
         (Layout(features_column=2, target_column=1), "ab\tabs\tN", "ab\tN"),
         (Layout(features_column=2, target_column=1), "ab\tN", "ab\tN"),
         (Layout(features_column=2, target_column=1), "ab", "ab"),
+        (Layout(features_column=[3, 1], target_column=2), "ab\tN\tabs\tPL", "ab\tPL;N"),
+        (Layout(features_column=[1, 2], target_column=3), "ab\tN\tPL", "ab\tN;PL"),
+        (Layout(features_column=[1, 2], target_column=3), "ab\tN;PL", "ab\tN;PL"),
     ],
 )
 def test_a_row_of_a_table_is_reduced_to_what_a_model_reads(layout: Layout, line: str, expected: str):

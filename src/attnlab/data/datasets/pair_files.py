@@ -69,7 +69,7 @@ class Layout:
     header: bool = False
     source_column: int = 0
     target_column: int = 1
-    features_column: int | None = None
+    features_column: int | Sequence[int] | None = None
 
     def __post_init__(self) -> None:
         languages = self.languages
@@ -80,17 +80,22 @@ class Layout:
                 f"data.languages={languages} must be the source and the target language, such as [de,en]"
             )
         names = ("source_column", "target_column", "features_column")
-        given = dict(zip(names, self.columns, strict=False))
-        numbers = {column for column in given.values() if type(column) is int and column >= 0}
-        if len(numbers) < len(given):
-            shown = " and ".join(f"data.{name}={column}" for name, column in given.items())
+        given = {name: getattr(self, name) for name in names}
+        numbers = {column for column in self.columns if type(column) is int and column >= 0}
+        if len(numbers) < len(self.columns) or (given["features_column"] is not None and not self.features):
+            shown = " and ".join(f"data.{name}={each}" for name, each in given.items() if each is not None)
             raise UserError(f"{shown} must be different column numbers, counted from 0")
+
+    @property
+    def features(self) -> tuple[int, ...]:
+        """The columns of features; empty if there are none."""
+        given = self.features_column
+        return () if given is None else tuple(given) if isinstance(given, Sequence) else (given,)
 
     @property
     def columns(self) -> tuple[int, ...]:
         """The columns of a table that are read."""
-        columns = (self.source_column, self.target_column)
-        return columns if self.features_column is None else (*columns, self.features_column)
+        return self.source_column, self.target_column, *self.features
 
     def read(
         self,
@@ -140,7 +145,8 @@ class Layout:
             if None in dict(digests).values():
                 return None  # reading raises the error
             counts = len(further), len(links)
-            layout = {**asdict(self), "languages": [*(self.languages or ())]}
+            layout = asdict(self)
+            layout |= {"languages": [*(self.languages or ())], "features_column": [*self.features]}
             return {"files": digests, "settings": [layout, may_be_covered, limit, counts]}
 
         def pairs() -> Iterator[Pair]:
@@ -161,20 +167,21 @@ class Layout:
         """Return the part of a row that a model reads: the text, or the text, a tab and its features.
 
         A row without a target, of a covered test file, is one column shorter, or that column is empty. Text
-        and features alone, in this order, are taken as they are.
+        and features alone are taken in this order. Several columns of features are joined to one by `;`.
 
         Raises:
             UserError: if a column is missing.
         """
         cells = line.split("\t")
-        columns = [column for column in (self.source_column, self.features_column) if column is not None]
+        columns = [self.source_column, *self.features]
         if len(cells) <= len(columns):
-            return line
-        if len(cells) <= max(self.columns):  # there is no column of the target
+            columns = [*range(len(cells))]
+        elif len(cells) <= max(self.columns):  # there is no column of the target
             columns = [column - (column > self.target_column) for column in columns]
         if max(columns) >= len(cells):
             raise UserError(f"it has {len(cells)} columns, and column {max(columns)} (from 0) is read")
-        return "\t".join(cells[column] for column in columns)
+        text, *features = (cells[column] for column in columns)
+        return "\t".join([text, ";".join(features)] if features else [text])
 
     def _part(self, location: str, setting: str, may_be_covered: bool, *, quiet: bool) -> Part:
         """Return how to read a file or two aligned files; `quiet` if it has targets elsewhere."""
@@ -213,7 +220,7 @@ class Layout:
                 source, tab, features = self.input_of(texts[0]).partition("\t")
             except UserError as error:
                 raise LeftOutError("a column is missing", str(error)) from error
-            if self.features_column is not None and not tab:
+            if self.features and not tab:
                 raise LeftOutError("the features are missing", "add a tab and, if any, the features")
             target = ""
         elif len(cells) <= max(self.columns):
@@ -223,8 +230,8 @@ class Layout:
             raise LeftOutError(count, fix)
         else:
             source, target = cells[self.source_column], cells[self.target_column]
-            features = "" if self.features_column is None else cells[self.features_column]
-        if self.features_column is None or not source.strip():
+            features = ";".join(cells[column] for column in self.features)
+        if not self.features or not source.strip():
             return source, [target]
         try:
             return with_features(source, features), [target]

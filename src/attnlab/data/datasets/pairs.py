@@ -24,7 +24,7 @@ def load_pairs(
     header: bool = False,
     source_column: Count = 0,
     target_column: Count = 1,
-    features_column: Count | None = None,
+    features_column: Count | Sequence[Count] | None = None,
     limit: Size | None = None,
     cache: FolderPath | None = None,
     val_fraction: Fraction = 0.1,
@@ -56,8 +56,8 @@ def load_pairs(
         header: the first row of a table is a header.
         source_column: column of the source in a table, from 0.
         target_column: column of the target in a table, from 0.
-        features_column: column of features of the source, such as `V;IND;PST`; they become symbols at its
-            end. None for none.
+        features_column: column of features of the source, such as `V;IND;PST`, or several columns such as [1,
+            2]; they become symbols at its end. None for none.
         limit: number of pairs to read for training, or to split; None for all.
         cache: folder of the files that more than 100,000 pairs are mapped from; None to keep all pairs in
             memory.
