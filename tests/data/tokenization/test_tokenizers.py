@@ -433,3 +433,17 @@ def test_custom_steps_are_not_assumed_to_be_wordwise() -> None:
     tokenizer._pipeline.normalizer = normalizers.Replace(Regex("a b"), "ab")
     assert not tokenizer._is_wordwise
     assert tokenizer.encode_all(["a b"]) == [[tokenizer.id_of("ab")]]
+
+
+@pytest.mark.parametrize("train", [characters, whitespace])
+def test_automatic_normalization_reads_hangul_as_letters(
+    train: Callable[..., Tokenizer], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    tokenizer = train(["a", "각"], normalization="auto")
+    assert tokenizer.normalise("각e\u0301") == "\u1100\u1161\u11a8e\u0301"
+    assert tokenizer.encode("각") == tokenizer.encode("\u1100\u1161\u11a8")
+    assert "normalization=nfd, from auto" in caplog.text
+    caplog.clear()
+    assert train(["a", "\u1100ー"], normalization="auto").normalise("e\u0301") == "é"
+    assert not caplog.text

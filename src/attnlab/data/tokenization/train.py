@@ -4,6 +4,7 @@ The settings are keyword-only: a configuration binds them with `_partial_` befor
 texts are read repeatedly.
 """
 
+import logging
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,8 +19,13 @@ from attnlab.errors import UserError
 from attnlab.files.predictions import FEATURE
 from attnlab.settings import Size
 
-Normalization = Literal["nfc", "nfd", "nfkc", "nfkd"]
-"""Unicode normalisation forms."""
+log = logging.getLogger(__name__)
+
+Normalization = Literal["nfc", "nfd", "nfkc", "nfkd", "auto"]
+"""Unicode normalisation forms; auto: nfd for texts with Hangul syllables, and nfc for others."""
+
+HANGUL = re.compile("[가-힣]")
+"""A Hangul syllable, which nfd splits into letters."""
 
 CHARACTERS = {
     "apostrophes": "['’ʼ]",
@@ -50,7 +56,8 @@ class TextSettings(TypedDict, total=False):
 
     Args:
         lowercase: convert texts to lower case.
-        normalization: Unicode normalisation form; None for none.
+        normalization: Unicode normalisation form; "auto" for nfd if the training texts have Hangul syllables,
+            which become letters, and else nfc; None for none.
     """
 
     lowercase: bool
@@ -139,7 +146,7 @@ def subwords(
         max_size: vocabulary size without special tokens.
         **settings: of the normalisation.
     """
-    pipeline = _pipeline(pre_tokenizers.Metaspace(), decoders.Metaspace(), **settings)
+    pipeline = _pipeline(pre_tokenizers.Metaspace(), decoders.Metaspace(), texts=texts, **settings)
     pipeline.model = _train_bpe(texts, pipeline, max_size=max_size)
     return Tokenizer(pipeline)
 
@@ -166,10 +173,15 @@ def _pipeline(
     pre_tokenizer: pre_tokenizers.PreTokenizer | None = None,
     decoder: decoders.Decoder | None = None,
     *,
+    texts: Iterable[str] = (),
     lowercase: bool = False,
     normalization: Normalization | None = None,
     deleted: Sequence[normalizers.Normalizer] = (),
 ) -> Pipeline:
+    if normalization == "auto":
+        normalization = "nfd" if any(map(HANGUL.search, texts)) else "nfc"
+        if normalization == "nfd":
+            log.info("Hangul is read as letters: normalization=nfd, from auto; nfc reads whole syllables")
     steps = [getattr(normalizers, normalization.upper())()] if normalization else []
     steps += [*([normalizers.Lowercase()] if lowercase else []), *deleted]
     pipeline = Pipeline(models.WordLevel({}, UNKNOWN))
@@ -192,7 +204,7 @@ def train_pieces(
 
     The library's own trainer gives a piece spelled `<unk>` two ids, one of them without a token.
     """
-    untrained = _pipeline(*parts, **settings)
+    untrained = _pipeline(*parts, texts=texts, **settings)
     tokenizer = kind(untrained)
     counts = Counter(chain.from_iterable(map(tokenizer.pieces, texts)))
     if subwords:
