@@ -1,4 +1,4 @@
-"""Take the screenshot of a report for the README: comparisons, a table, two figures and the explorer.
+"""Take the screenshot of a report for the tutorial: comparisons, a table, two figures and the explorer.
 
 python docs/screenshot.py REPORT.html report.png. Needs tests/ on the Python path for `browser`.
 """
