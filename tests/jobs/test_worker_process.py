@@ -1,5 +1,6 @@
 """Environment and end of worker processes."""
 
+import errno
 import logging
 import os
 import shutil
@@ -176,3 +177,31 @@ def test_worker_writes_nothing_into_another_folder(
     assert worker.main(str(tmp_path)) == 1
     assert "is not a run directory" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "is_defect"),
+    [
+        (UserError("data.path: no such file"), worker_process.REFUSED, False),
+        (OSError(errno.ENOSPC, "No space left on device", "metrics.csv"), 1, False),
+        (ZeroDivisionError("division by zero"), 1, True),
+    ],
+)
+def test_failed_run_names_the_stack_trace_of_defects_only(
+    error: Exception,
+    code: int,
+    is_defect: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(worker, "check_socket_path", fail)
+    run = Run(tmp_path)
+    run.config.write_text("seed: 0\n")
+    assert worker._train(run, first_rank=True) == code
+    assert (f"the stack trace is in {run.log}" in caplog.messages) == is_defect
+    assert run.read_result()["status"] == "failed"
+    assert str(error.args[-1]) in run.read_result()["error"]
