@@ -116,6 +116,12 @@ def test_samples_depend_on_the_seed_and_not_on_other_sentences() -> None:
         assert drawn(network, alone, 1).tokens == [together.tokens[row]]
 
 
+def test_samples_of_different_sentences_are_drawn_with_different_numbers() -> None:
+    numbers = Sampler(seed=3).random_numbers(torch.tensor([4, 5, 6]), 3, 5)
+    assert numbers.shape == (9, 5)
+    assert len({*map(tuple, numbers.tolist())}) == 9
+
+
 def test_frequencies_of_samples_are_the_probabilities() -> None:
     network = make(4, vocabulary_size=WORDS, spread=0.3)
     sentence = random_batch([3])
