@@ -55,6 +55,9 @@ def test_two_launchers_of_torchrun_train_with_the_digest_of_one_process(tmp_path
 def test_prepare_is_for_one_run(tmp_path: Path) -> None:
     refused = attnlab("train", "--prepare", "-m", "seed=0,1", folder=tmp_path, code=2)
     assert refused.stderr == "attnlab: --prepare prints the directory of one run: remove -m\n"
+    under_torchrun = attnlab("train", folder=tmp_path, code=2, TORCHELASTIC_RUN_ID="none")
+    assert "create the run directory with attnlab train --prepare, then run" in under_torchrun.stderr
+    assert not [*tmp_path.iterdir()]
 
 
 HOLDER = """

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from figure_checks import texts
 from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
 
+from attnlab.report import figures
 from attnlab.report.collect import collect
 from attnlab.report.figures import StudyFigure, draw_figures, styles_of, to_svg, write_figures
 from attnlab.report.study import Study
@@ -179,6 +181,15 @@ def test_figure_files_have_a_legend_of_variants(study: Study, tmp_path: Path) ->
         picture = ElementTree.parse(tmp_path / f"{name}.svg").getroot()
         height = float(picture.get("height", "").removesuffix("pt"))
         assert height >= 72 * figure.figure.get_tightbbox().height  # with the legend
+
+
+@pytest.mark.parametrize(("length", "rows"), [(1, 1), (20, 3)])
+def test_rows_of_a_legend_follow_the_lengths_of_its_names(length: int, rows: int) -> None:
+    figure = Figure(figsize=figures.SIZE, dpi=72)
+    figures._add_legend(figure, variant_styles([letter * length for letter in "abcde"]), dashed=True)
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    assert len({round(text.get_window_extent().y0) for text in legend.get_texts()}) == rows
 
 
 def test_figures_of_scores_stay_inside_the_bounds() -> None:
