@@ -1,6 +1,7 @@
 """Virtual shards: equal bits on any number of processes."""
 
 import queue
+import random
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from lightning import Trainer
 from omegaconf import DictConfig
 from torch import Tensor, distributed
 
+from attnlab.data import mapped
 from attnlab.data.batch_sampler import shards_of
 from attnlab.errors import UserError
 from attnlab.files.run_directory import Run
@@ -261,6 +263,44 @@ def test_results_are_equal_on_one_and_two_processes_and_when_resumed_on_others(
     for other in others:
         for name in one:
             assert other[name] == one[name], name
+
+
+def write_corpora(folder: Path) -> list[str]:
+    """Write two corpora and a validation file; returns the overrides that train on them."""
+    generator = random.Random(4)
+    for name, size in (("news", 90), ("talks", 31), ("val", 9)):
+        rows = [" ".join(generator.choices("abcdefg", k=1 + i % 9)) for i in range(size)]
+        (folder / f"{name}.tsv").write_text("".join(f"{row}\t{row[::-1]}\n" for row in rows))
+    return [
+        *("data=pairs", "data.train={news: news.tsv, talks: talks.tsv}", "data.temperature=3"),
+        *("data.val=val.tsv", "data.test=val.tsv", "tokenizer=whitespace", "paths.cache=cache"),
+    ]
+
+
+@pytest.mark.slow
+def test_mapped_corpora_are_equal_to_the_bit_on_any_number_of_processes_and_when_resumed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In memory; mapped, on one process and on two; interrupted twice; and killed by `attnlab verify`."""
+    outputs = []
+    starts = {"memory": [(1, 99)], "one": [(1, 99)], "two": [(2, 99)], "changing": [(2, 3), (1, 9), (2, 99)]}
+    for name, parts in starts.items():
+        (tmp_path / name).mkdir()
+        overrides = write_corpora(tmp_path / name)
+        for devices, stop in parts:
+            monkeypatch.setattr(Interruption, "on_train_batch_end", interrupt_after(stop))
+            words = ("train", *TINY, *overrides, *NOISE, "name=run", f"trainer.devices={devices}")
+            attnlab(*words, folder=tmp_path / name, code=0 if stop == 99 else 75)
+        (directory,) = (tmp_path / name).glob("outputs/run/*")
+        outputs.append(outputs_of(Run(directory)))
+        assert (tmp_path / name / "cache/corpora").exists() == (name != "memory")
+        monkeypatch.setattr(mapped, "IN_MEMORY", 20)
+    memory, *others = outputs
+    for other in others:
+        for name in memory:
+            assert other[name] == memory[name], name
+    verify = ("verify", str(directory), "--kills", "2", "--folder", str(tmp_path))
+    assert "PASS  kills: 2" in attnlab(*verify, folder=tmp_path / "changing").stdout
 
 
 def interrupt_after(steps: int) -> Callable[..., None]:

@@ -20,6 +20,8 @@ BatchType = Literal["sentences", "tokens"]
 class TrainingBatchSampler(Sampler[Any]):
     """Batches of indices for training: every pair exactly once per epoch, over all processes together.
 
+    With `draws`, the pairs of each part are drawn as often as it says instead.
+
     The batches depend only on the seed and the epoch. Every epoch has the same number of batches on each
     rank. The longest target of a batch comes first, so that a decoder can skip finished rows.
 
@@ -40,6 +42,7 @@ class TrainingBatchSampler(Sampler[Any]):
         target_lengths: T of each pair, [N].
         size, batch_type, bucket_by_length, pool, seed: as of `Seq2SeqData`; `size` is its `batch_size`, and
             `pool` is for each rank.
+        draws: as of `Corpus`. A pair is drawn again when all pairs of its part have been drawn as often.
     """
 
     def __init__(
@@ -54,7 +57,14 @@ class TrainingBatchSampler(Sampler[Any]):
         seed: int = 0,
         rank: int = 0,
         world: int = 1,
+        draws: Sequence[tuple[int, int]] = (),
     ) -> None:
+        if draws and batch_type == "tokens":
+            raise UserError(
+                "data.weights and data.temperature need batches of sentences: set "
+                "batching.batch_type=sentences"
+            )
+        self._draws = draws
         self._source_lengths = source_lengths
         self._target_lengths = target_lengths
         self._sort = bucket_by_length or batch_type == "tokens"
@@ -88,7 +98,7 @@ class TrainingBatchSampler(Sampler[Any]):
     def __iter__(self) -> Iterator[Any]:
         epoch = self._epoch
         random = np.random.default_rng((self._seed, epoch))
-        order = np.arange(len(self._source_lengths), dtype=np.int32)  # [N]
+        order = self._draw(random)  # [N]
         random.shuffle(order)
         for first, end in pairwise(self._pool_bounds) if self._sort else ():
             pool = order[first:end]
@@ -99,6 +109,17 @@ class TrainingBatchSampler(Sampler[Any]):
             number = step * self._world + self._rank
             batch = order[self._bounds[number] : self._bounds[number + 1]]
             yield batch[np.argsort(-self._target_lengths[batch], kind="stable")].tolist()
+
+    def _draw(self, random: np.random.Generator) -> NDArray[np.int32]:
+        """Return the positions of the pairs of an epoch, [N], in the order of the parts."""
+        if not self._draws:
+            return np.arange(len(self._source_lengths), dtype=np.int32)
+        parts, start = [], 0
+        for size, count in self._draws:
+            part = np.arange(start, start + size, dtype=np.int32)
+            parts += [np.tile(part, count // size), random.permutation(part)[: count % size]]
+            start += size
+        return np.concatenate(parts)
 
 
 class FixedBatches(SequentialSampler):

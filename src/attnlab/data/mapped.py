@@ -10,9 +10,10 @@ import hashlib
 import json
 import mmap
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, overload
 
@@ -80,6 +81,9 @@ class MappedPairs(Sequence[Pair]):
         cached: folder of the files.
         rows: store, and name in it, of the numbers of the pairs in the files, [N]; None for all.
         digest: identifies the pairs and their order; None for the digest of the folder.
+
+    Attributes:
+        origins: number of the first pair in the files, file and unit of pairs that follow each other.
     """
 
     def __init__(
@@ -92,8 +96,8 @@ class MappedPairs(Sequence[Pair]):
         self._text, self._bounds, self._lines = map(self._store.array, ("text", "bounds", "lines"))
         self._rows = None if rows is None else rows[0].array(rows[1])
         self._size = len(self._lines) if self._rows is None else len(self._rows)
-        self._origins: list[tuple[int, str, str]] = cached.values["origins"]
-        self._starts = [row for row, _, _ in self._origins]
+        self.origins: list[tuple[int, str, str]] = cached.values["origins"]
+        self._starts = [row for row, _, _ in self.origins]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return MappedPairs, self._arguments
@@ -142,7 +146,7 @@ class MappedPairs(Sequence[Pair]):
         pairs = []
         for row, line, start in zip(rows.tolist(), self._lines[rows].tolist(), bounds, strict=False):
             middle, end, after = next(bounds), next(bounds), next(bounds)
-            _, file, unit = self._origins[bisect_right(self._starts, row) - 1]
+            _, file, unit = self.origins[bisect_right(self._starts, row) - 1]
             extra = _read_extra(str(text[end:after], "utf-8")) if after > end else {}
             source, target = str(text[start:middle], "utf-8"), str(text[middle:end], "utf-8")
             pairs.append(Pair(source, target, origin=Origin(file, line, unit), **extra))
@@ -217,6 +221,16 @@ def write_pairs(folder: Path, pairs: Iterable[Pair]) -> dict[str, Any]:
         store.append("bounds", start + np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts))))
         count = store.append("lines", np.array(lines, np.int64))
     return {"origins": origins}
+
+
+def count_by_file(pairs: Sequence[Pair]) -> dict[str, int]:
+    """Return the number of pairs of each file, in the order of their first pairs."""
+    if not isinstance(pairs, MappedPairs):
+        return Counter(pair.origin.file for pair in pairs if pair.origin)
+    counts: Counter[str] = Counter()
+    for (start, file, _), (end, *_) in pairwise([*pairs.origins, (len(pairs), "", "")]):
+        counts[file] += end - start
+    return counts
 
 
 def select(pairs: Sequence[Pair], positions: NDArray[Any]) -> Sequence[Pair]:

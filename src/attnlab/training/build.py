@@ -55,7 +55,7 @@ def build_corpus(config: DictConfig, corpus: Corpus | None = None) -> Corpus:
     if config.get("overfit") is None:
         return corpus
     pairs = corpus.train[: config.overfit]
-    return replace(corpus, train=pairs, val=pairs, test=[])
+    return replace(corpus, train=pairs, val=pairs, test=[], draws=())
 
 
 def add_metrics(corpus: Corpus, *, metrics: Sequence[str] = ()) -> Corpus:

@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.data.corpus import Corpus, Origin, Pair
+from attnlab.data.mapped import gather
 from attnlab.data.splitting import TestSets, split_off
 from attnlab.errors import UserError, needs
+from attnlab.files.cache import Key
+from attnlab.files.digests import current_digest
 from attnlab.settings import Count, FolderPath, Fraction, Size
 
 
@@ -40,7 +43,7 @@ def load_hugging_face(
         train_split: name of the training split.
         val_split: name of the validation split; None to split it off.
         test_split: name of the test split, or of several by name; None to split it off.
-        cache: folder of downloaded files.
+        cache: folder of downloaded files, and of those that more than 100,000 pairs are mapped from.
         limit: number of training pairs to use; None for all.
         val_fraction: share of the pairs in a validation split that is split off.
         test_fraction: share of the pairs in a test split that is split off.
@@ -51,14 +54,23 @@ def load_hugging_face(
     names = [*columns] if isinstance(columns, Sequence) and not isinstance(columns, str) else []
     if len(set(names)) != 2 or len(names) != 2 or not all(isinstance(name, str) for name in names):
         raise UserError(f"data.columns={columns} must be the columns of source and target, such as [de,en]")
-    splits = _load(dataset, config, revision, Path(cache).expanduser() / "huggingface")
+    root, files = Path(cache).expanduser(), _files(Path(dataset).expanduser())
+    splits = _load(dataset, config, revision, root / "huggingface")
 
-    def pairs(name: str, setting: str) -> list[Pair]:
+    def pairs(name: str, setting: str) -> Sequence[Pair]:
         if name not in splits:
             raise UserError(
                 f"{setting}={name}: {dataset} has no such split. It has {', '.join(map(str, splits))}"
             )
-        return list(_pairs(splits[name], names, f"{dataset}, split {name}"))
+        location, rows = f"{dataset}, split {name}", splits[name]
+
+        def key() -> Key:
+            digests = [(str(file), current_digest(str(file))) for file in files]
+            return {"fingerprint": rows._fingerprint, "files": digests, "columns": names, "split": location}
+
+        return gather(
+            lambda: _pairs(rows, names, location), cache=root, key=key, noun=f"the pairs of {location}"
+        )
 
     test: TestSets | None = None
     if isinstance(test_split, Mapping):
@@ -70,7 +82,7 @@ def load_hugging_face(
         pairs(train_split, "data.train_split")[:limit],
         val,
         test,
-        files=_files(Path(dataset).expanduser()),
+        files=files,
         val_fraction=val_fraction,
         test_fraction=test_fraction,
         seed=seed,

@@ -1,5 +1,7 @@
 """Sentence pairs in files: tab-separated text, JSON lines, or two aligned files, each plain or gzipped.
 
+Parquet and Arrow files are read by `pyarrow`, row by row in constant memory, as if each row were a JSON line.
+
 Files that cannot be read or parsed, or have no pairs, raise `UserError`.
 """
 
@@ -18,7 +20,7 @@ from attnlab.data.alignment import parse_links
 from attnlab.data.corpus import Origin, Pair
 from attnlab.data.features import with_features
 from attnlab.data.mapped import gather
-from attnlab.errors import UserError
+from attnlab.errors import UserError, needs
 from attnlab.files.cache import Key
 from attnlab.files.digests import current_digest
 from attnlab.files.reading import SURROGATE, count_lines, exists, read_lines
@@ -26,6 +28,9 @@ from attnlab.files.reading import SURROGATE, count_lines, exists, read_lines
 log = logging.getLogger(__name__)
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+ARROW_SUFFIXES = (".parquet", ".arrow")
+ARROW_ROWS = 1000
+"""Rows of a Parquet file that are read at a time."""
 PATTERN = re.compile(r"[*?[]")
 """A character of a pattern that matches several files."""
 Fields = Sequence[str]
@@ -41,6 +46,7 @@ class PairFile(NamedTuple):
 
     pairs: Sequence[Pair]
     files: tuple[Path, ...]
+    names: Sequence[str]  # `Origin.file` of each location
 
 
 class LeftOutError(Exception):
@@ -54,6 +60,7 @@ class Part(NamedTuple):
     parse: Callable[[Fields, Origin], Texts]  # returns the texts of a line
     is_table: bool = False
     covered: bool = False  # whether targets are empty
+    unit: str = "line"
 
     @property
     def name(self) -> str:
@@ -123,10 +130,7 @@ class Layout:
                 targets are then empty.
             cache: folder of the cache of large files; None to keep all pairs in memory.
         """
-        is_list = isinstance(location, Sequence) and not isinstance(location, str)
-        paths = [
-            path for part in (location if is_list else [location]) for path in _expand(part, self, setting)
-        ]
+        paths = self.expand(location, setting)
         if not paths:
             raise UserError(f"{setting}={location} must be the path of a file")
         name = re.sub(r"^(data\.\w+)", r"\1_references", setting)
@@ -161,7 +165,15 @@ class Layout:
                     return
 
         noun = f"the pairs of {parts[0].name}" + f" and {len(parts) - 1} other files" * (len(parts) > 1)
-        return PairFile(gather(pairs, cache=cache, key=key, noun=noun), tuple(map(Path, files)))
+        pairs_read = gather(pairs, cache=cache, key=key, noun=noun)
+        return PairFile(pairs_read, tuple(map(Path, files)), [part.name for part in parts])
+
+    def expand(self, location: Any, setting: str) -> list[str]:
+        """Return the paths, or the prefixes of aligned files, of a location as of `read`."""
+        is_list = isinstance(location, Sequence) and not isinstance(location, str)
+        return [
+            path for part in (location if is_list else [location]) for path in _expand(part, self, setting)
+        ]
 
     def input_of(self, line: str) -> str:
         """Return the part of a row that a model reads: the text, or the text, a tab and its features.
@@ -192,6 +204,8 @@ class Layout:
                 paths = [there or path for there, path in zip(existing, prefixed, strict=True)]
                 return Part([(setting, path) for path in paths], lambda texts, _: (texts[0], [texts[1]]))
         files = [(setting, location)]
+        if location.endswith(ARROW_SUFFIXES):
+            return Part(files, self._parse_json, unit="row")
         if location.removesuffix(".gz").endswith(JSON_SUFFIXES):
             return Part(files, self._parse_json)
         covered = may_be_covered and self._is_covered(read_lines(location, setting=setting))
@@ -290,7 +304,7 @@ def _read_part(
         if not any(text.strip() for text in texts):
             empty.append(number)
             continue
-        origin = Origin(name, number)
+        origin = Origin(name, number, part.unit)
         if first_row is None:
             first_row = number
             if part.is_table:
@@ -372,7 +386,10 @@ def _expand(location: Any, layout: Layout, setting: str) -> list[str]:
 
 def _read_lines(files: Sequence[NamedFile]) -> Iterator[Fields]:
     """Yield line i of each file, for every i."""
-    contents = [read_lines(path, setting=setting) for setting, path in files]
+    contents = [
+        (_read_rows if path.endswith(ARROW_SUFFIXES) else read_lines)(path, setting=setting)
+        for setting, path in files
+    ]
     for number, lines in enumerate(zip_longest(*contents), start=1):
         if None in lines:
             sizes = [
@@ -385,3 +402,27 @@ def _read_lines(files: Sequence[NamedFile]) -> Iterator[Fields]:
                 "must have the same number of lines"
             )
         yield lines
+
+
+def _read_rows(path: str, *, setting: str) -> Iterator[str]:
+    """Yield the rows of a Parquet file, or of an Arrow file or stream, as JSON objects."""
+    with needs("huggingface", f"{setting}={path} needs pyarrow"):
+        import pyarrow
+        from pyarrow import parquet
+    try:
+        with pyarrow.memory_map(str(Path(path).expanduser())) as file:
+            if path.endswith(".parquet"):
+                batches = parquet.ParquetFile(file).iter_batches(ARROW_ROWS)
+            else:
+                is_file = file.read(6) == b"ARROW1"
+                file.seek(0)
+                reader = (pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream)(file)
+                batches = map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader
+            for batch in batches:
+                for row in batch.to_pylist():
+                    yield json.dumps(row, default=str)
+    except (OSError, RuntimeError, pyarrow.ArrowException) as error:
+        raise UserError(
+            f"{setting}: {path} cannot be read ({' '.join(str(error).split())}). Check the path, or "
+            "create the file again"
+        ) from error

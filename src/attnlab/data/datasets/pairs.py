@@ -1,19 +1,29 @@
 """Sentence pairs with files for training, validation and test, or split at random."""
 
+import logging
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.datasets.pair_files import Layout
+from attnlab.data.datasets.pair_files import Layout, PairFile
+from attnlab.data.mapped import count_by_file
 from attnlab.data.splitting import TestSets, split_off
 from attnlab.errors import UserError
-from attnlab.settings import Count, FilePath, FolderPath, Fraction, Size
+from attnlab.settings import AtLeastOne, Count, FilePath, FolderPath, Fraction, Size
+
+log = logging.getLogger(__name__)
 
 
 def load_pairs(
     *,
-    train: FilePath | Sequence[FilePath] | None = None,
+    train: FilePath | Sequence[FilePath] | Mapping[str, Any] | None = None,
+    weights: Mapping[str, Any] | None = None,
+    temperature: AtLeastOne | None = None,
     val: FilePath | None = None,
     test: str | Mapping[str, str] | None = None,
     val_references: Sequence[str] | None = None,
@@ -38,6 +48,11 @@ def load_pairs(
     Args:
         train: training pairs: a tab-separated file (quotation marks are text), JSON lines, or the prefix of
             two aligned files; or a pattern such as corpus/*.tsv.gz, or several of these. See `Layout.read`.
+            Or several corpora by name, {news: FILE, talks: FILE}, with files for `val` and `test`.
+        weights: relative numbers of pairs that are drawn from the corpora of `train` per epoch,
+            {news: 3, talks: 1}; an epoch has as many pairs as the corpora together. None for their sizes.
+        temperature: draw from a corpus of n pairs in proportion to n^(1/temperature), as in multilingual
+            translation (Arivazhagan et al., 2019, arXiv 1907.05019); None for 1.
         val: validation pairs, likewise, used as they are; None to split them off.
         test: test pairs, likewise, or several test sets by name; None to split them off. A table without
             targets is translated, and not scored.
@@ -79,6 +94,10 @@ def load_pairs(
             "data: no text is given, or twice. Set data.path=FILE to a file that is split at random, or "
             "data.train=FILE, data.val=FILE and data.test=FILE"
         )
+    corpora = {}
+    if isinstance(train, Mapping):
+        corpora = {str(name): layout.expand(each, f"data.train.{name}") for name, each in train.items()}
+        location = [file for files in corpora.values() for file in files]
     alignments = alignment_files(alignments_path, splits={"train": location, "val": val, "test": test})
     read = layout.read(
         location,
@@ -96,7 +115,7 @@ def load_pairs(
         alignments=alignments,
         cache=root,
     )
-    return split_off(
+    corpus = split_off(
         read.pairs,
         val_pairs,
         test_sets,
@@ -105,6 +124,52 @@ def load_pairs(
         test_fraction=test_fraction,
         seed=seed,
     )
+    return replace(corpus, draws=_draws(corpora, read, corpus.train, weights, temperature))
+
+
+def _draws(
+    corpora: Mapping[str, Sequence[str]],
+    read: PairFile,
+    train: Sequence[Pair],
+    weights: Mapping[str, Any] | None,
+    temperature: float | None,
+) -> tuple[tuple[int, int], ...]:
+    """Return `Corpus.draws` of the files of several corpora, and log them."""
+    if weights is None and temperature is None:
+        return ()
+    if (weights is not None and temperature is not None) or len(corpora) < 2:
+        raise UserError(
+            "data.weights and data.temperature need several corpora in data.train={NAME: FILE, …}, and "
+            "exclude each other"
+        )
+    if len(train) < len(read.pairs) or len({*read.names}) < len(read.names):
+        raise UserError(
+            "data.weights and data.temperature: give each file once, give data.val, and data.test or "
+            "data.test_fraction=0"
+        )
+    counts, names = count_by_file(read.pairs), iter(read.names)
+    sizes = [sum(counts.get(next(names), 0) for _ in files) for files in corpora.values()]
+    given = [size ** (1 / (temperature or 1)) for size in sizes]
+    if weights is not None:
+        given = [weights.get(name) for name in corpora]
+        is_valid = all(type(weight) in (int, float) and 0 < weight < math.inf for weight in given)
+        if not is_valid or len(weights) > len(corpora):
+            raise UserError(
+                f"data.weights={dict(weights)}: give a number above 0 for each of {', '.join(corpora)}"
+            )
+    if 0 in sizes:
+        raise UserError(f"data.limit leaves no pairs of {[*corpora][sizes.index(0)]}: increase it")
+    ends = np.cumsum([0, *given]) / sum(given) * sum(sizes)
+    draws = tuple(zip(sizes, np.diff(np.rint(ends).astype(int)).tolist(), strict=True))
+    for name, (size, count) in zip(corpora, draws, strict=True):
+        log.info(
+            "data.train.%s: %d pairs, of which an epoch draws %d (%.2f per pair)",
+            name,
+            size,
+            count,
+            count / size,
+        )
+    return draws
 
 
 def read_evaluation_sets(
