@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torchmetrics.functional.text.helper import _edit_distance
 
+from attnlab.data.tokenization.train import characters
 from attnlab.files.predictions import Prediction
 from attnlab.metrics import registry
 from attnlab.metrics.registry import LengthScores, names, score, score_by_length
@@ -237,6 +238,17 @@ def test_scores_of_several_references_match_a_manual_calculation() -> None:
     for name in metrics:
         counts = registry.metric(name).sentence_counts("whitespace" if name == "edit_distance" else "13a")
         assert float(counts.value(counts.count(predictions).sum(axis=0))) == pytest.approx(values[name])
+
+
+def test_sentences_are_counted_in_the_normalisation_form_of_the_targets() -> None:
+    predictions = predictions_of(("e\u0301a", "\u00e9ab"))  # equal but for the last letter
+    for name, value in {"characters:nfc": 1 / 3, "characters": 2 / 3}.items():
+        counts = registry.metric("ser").sentence_counts(name)
+        assert counts is not None
+        assert float(counts.value(counts.count(predictions).sum(axis=0))) == pytest.approx(value)
+    tokenizer = characters(["\u00e9ab"], normalization="nfc")
+    texts = Texts(predictions, tokenizer.spell)
+    assert score(texts, ["ser"]).values["ser"] == pytest.approx(1 / 3)
 
 
 @given(st.permutations([1, 2, 3]), st.permutations([0, 1, 2]))

@@ -55,12 +55,15 @@ class RunRecord:
     def tokenizer(self, metric: str) -> str:
         """Return the tokenizer of a metric: sacreBLEU's in the signature, or that of the targets.
 
-        That of the targets is "" if it changes the text.
+        That of the targets is "characters", or "characters:nfc" with a normalisation form; "" if its tokens
+        do not follow from its name.
         """
         if registry.metric(metric).of_target_tokens:
             settings = self.config.get("target_tokenizer") or self.config.get("tokenizer") or {}
-            changes = any(settings.get(name) for name in ("lowercase", "normalization", "graphemes"))
-            return "" if changes else str(settings.get("_target_", "")).rpartition(".")[2]
+            form = settings.get("normalization") or ""
+            if form == "auto" or any(settings.get(name) for name in ("lowercase", "graphemes")):
+                return ""
+            return f"{str(settings.get('_target_', '')).rpartition('.')[2]}:{form}".rstrip(":")
         found = re.search(r"\btok:([^|]+)", self.signatures.get(registry.name(metric), ""))
         return WORDS if found is None else found[1]
 

@@ -1,5 +1,6 @@
 """Edit distance over target tokens."""
 
+import unicodedata
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -36,11 +37,19 @@ def edits(hypothesis: str, references: Sequence[str], tokenize: Callable[[str], 
 
 
 def counts(tokenizer: str) -> SentenceCounts | None:
-    """Return the edits and the reference tokens per sentence; None if the tokens need a vocabulary."""
-    split = SPLITS.get(tokenizer)
-    if split is None:
+    """Return the edits and the reference tokens per sentence; None if the tokens need a vocabulary.
+
+    Args:
+        tokenizer: a key of `SPLITS`, with a normalisation form after a colon if there is one.
+    """
+    name, _, form = tokenizer.partition(":")
+    if (split := SPLITS.get(name)) is None:
         return None
-    return ratio_counts(lambda each: edits(each.hypothesis, references_of(each), split)[:2])
+
+    def tokenize(text: str) -> list[str]:
+        return split(unicodedata.normalize(form.upper(), text) if form else text)  # type: ignore[arg-type]
+
+    return ratio_counts(lambda each: edits(each.hypothesis, references_of(each), tokenize)[:2])
 
 
 @text_metric(
