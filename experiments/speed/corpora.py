@@ -105,8 +105,8 @@ def measure(options: argparse.Namespace) -> list[dict[str, object]]:
 
 def draw(rows: list[dict[str, str]], path: Path) -> None:
     """Draw CPU seconds, peak and cache by the number of pairs, on logarithmic axes."""
-    with mpl.rc_context(fname=STYLE_SHEET):
-        figure = Figure(figsize=(9, 3))
+    with mpl.rc_context({"text.parse_math": True}, fname=STYLE_SHEET):
+        figure = Figure(figsize=(9, 3), layout="constrained")
         for axes, column in zip(figure.subplots(1, 3), ("cpu seconds", "peak GB", "cache GB"), strict=True):
             for start in ("first", "later"):
                 chosen = [row for row in rows if row["start"] == start]
