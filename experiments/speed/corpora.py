@@ -107,12 +107,15 @@ def draw(rows: list[dict[str, str]], path: Path) -> None:
     """Draw CPU seconds, peak and cache by the number of pairs, on logarithmic axes."""
     with mpl.rc_context({"text.parse_math": True}, fname=STYLE_SHEET):
         figure = Figure(figsize=(9, 3), layout="constrained")
-        for axes, column in zip(figure.subplots(1, 3), ("cpu seconds", "peak GB", "cache GB"), strict=True):
+        columns = {"cpu seconds": "CPU [s]", "peak GB": "peak of memory [GB]", "cache GB": "cache [GB]"}
+        for axes, (column, label) in zip(figure.subplots(1, 3), columns.items(), strict=True):
             for start in ("first", "later"):
                 chosen = [row for row in rows if row["start"] == start]
                 points = [(int(row["pairs"]), float(row[column])) for row in chosen]
                 axes.loglog(*zip(*points, strict=True), marker="o", label=f"{start} start")
-            axes.set(xlabel="pairs", ylabel=column)
+            axes.set(xlabel="pairs", ylabel=label)
+            if column == "peak GB":
+                axes.set_ylim(0.1, 10)  # or else a growth of a tenth looks like one of the corpus
             axes.legend()
         save(figure, path)
 
