@@ -241,7 +241,7 @@ def test_scores_of_several_references_match_a_manual_calculation() -> None:
 
 
 def test_sentences_are_counted_in_the_normalisation_form_of_the_targets() -> None:
-    predictions = predictions_of(("e\u0301a", "\u00e9ab"))  # é as two code points, and without the last letter
+    predictions = predictions_of(("e\u0301a", "\u00e9ab"))  # two code points in place of one; "b" is missing
     for name, value in {"characters:nfc": 1 / 3, "characters": 3 / 3}.items():
         counts = registry.metric("ser").sentence_counts(name)
         assert counts is not None
