@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hydra import compose
@@ -14,7 +15,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
 
-from attnlab.config.checks import check_settings
+from attnlab.config.checks import check_settings, drop_former
 from attnlab.config.compose import check_composed, compose_run, explain
 from attnlab.config.hydra_versions import initialize_conf
 from attnlab.errors import UsageError
@@ -339,3 +340,17 @@ def test_defaults_pass_all_checks() -> None:
     hydra, config = base("")
     HydraConfig.instance().set_config(hydra)
     check_settings(config)
+
+
+def test_settings_of_earlier_versions_are_dropped_if_they_change_nothing(
+    composed: Callable[..., DictConfig],
+) -> None:
+    config = composed("data=pairs", "data.path=x.tsv", "tokenizer=subwords")
+    for name, value in {"tokenizer.dropout": 0.0, "data.max_tokens": None, "data.separator": "x"}.items():
+        OmegaConf.update(config, name, value, force_add=True)
+    expected: Any = OmegaConf.to_container(config, resolve=True)
+    del expected["tokenizer"]["dropout"], expected["data"]["max_tokens"]
+    drop_former(config)
+    assert OmegaConf.to_container(config, resolve=True) == expected
+    with pytest.raises(UsageError, match=r"Unknown setting 'data\.separator'"):
+        check_settings(config)

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import yaml
 from annotated_types import Ge, Gt, Le, Lt
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, OmegaConf, open_dict
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from attnlab.config.construct import Arguments, arguments_of
@@ -31,6 +31,7 @@ from attnlab.config.options import (
 )
 from attnlab.config.sections import SECTIONS, section_at
 from attnlab.errors import UsageError
+from attnlab.files.run_identity import is_neutral
 from attnlab.files.terminal import escape_control_characters
 from attnlab.files.yaml import read_yaml
 from attnlab.metrics.registry import METRICS, metric
@@ -136,8 +137,27 @@ def check_values(
                     hint = f"; a text of this form needs quotes: {name}='\"{show(value)}\"'" if quoted else ""
                     raise UsageError(f"{name}={show(value)}: {problem}{hint}")
                 OmegaConf.update(config, name, typed)
-            elif path and not known.open and key not in HYDRA_KEYS and not _is_part(path, value):
+            elif _is_unknown(path, key, value, known):
                 raise UsageError(_describe_unknown(name, settings, imported=imported))
+
+
+def drop_former(config: DictConfig) -> None:
+    """Remove settings of earlier versions from the configuration of a run, if their values change nothing."""
+    settings: Any = OmegaConf.to_container(config, resolve=True)
+    for path, node in _sections(settings):
+        known = allowed_settings(path, node)
+        for key, value in node.items():
+            name = f"{path}.{key}"
+            if name not in SECTIONS and _is_unknown(path, key, value, known) and is_neutral(name, value):
+                with open_dict(config):
+                    del OmegaConf.select(config, path)[key]
+
+
+def _is_unknown(path: str, key: str, value: Any, known: Arguments) -> bool:
+    """Return whether a section has no setting of this name."""
+    if not path or known.open or key in known.types or key in HYDRA_KEYS:
+        return False
+    return not _is_part(path, value)
 
 
 def _is_part(path: str, value: Any) -> bool:

@@ -99,11 +99,12 @@ def identity(settings: Mapping[Any, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in flat.items()
-        if not f"{name}.".startswith(sections) and not _is_neutral(name, value)
+        if not f"{name}.".startswith(sections) and not is_neutral(name, value)
     }
 
 
-def _is_neutral(name: str, value: Any) -> bool:
+def is_neutral(name: str, value: Any) -> bool:
+    """Return whether a run with this value of a setting equals a run without the setting."""
     if value is None or (name.endswith("._partial_") and name.startswith(PARTIAL)):
         return True
     neutral = NEUTRAL.get(name)

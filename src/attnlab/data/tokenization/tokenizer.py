@@ -204,9 +204,9 @@ class Tokenizer:
 
     @cached_property
     def _is_wordwise(self) -> bool:
-        """Whether the ids of a text are those of its words, so that each distinct word is encoded once.
+        """True if the ids of a text are those of its words, so that each distinct word is encoded once.
 
-        True for the tokenizers of `attnlab.data.tokenization.train` that split at spaces. A custom tokenizer
+        That holds for the tokenizers of `attnlab.data.tokenization.train` that split at spaces. A custom one
         may have steps that depend on neighbouring words.
         """
         pipeline = self._pipeline
