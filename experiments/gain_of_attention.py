@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from attnlab.files.run_directory import predictions_file
-from attnlab.report import figures
 from attnlab.report.collect import collect, load_predictions, read_evaluations
 from attnlab.report.comparison import compare, correct
 from attnlab.report.results_file import format_results, read_results
@@ -25,13 +24,12 @@ SHORT = runpy.run_path(str(Path(__file__).with_name("short_tables.py")))
 
 
 def summarise(folder: Path, runs: str | None = None) -> None:
-    """Print Markdown from results.csv in a folder; with run directories, write it and the figure first."""
+    """Print Markdown from results.csv in a folder; with run directories, write it first."""
     results = folder / "results.csv"
     if runs is not None:
         study = collect([Path(runs)])
         study = replace(study, runs=[with_official_test(run) for run in study.runs])
         results.write_text(format_results(study))
-        figures.write_figure(study, "val-loss", folder)
     study = select(read_results(results), METRICS)
     print(SHORT["scores"](study, parameters=True))
     gains = [

@@ -1,20 +1,17 @@
-"""Tables and figures of a sweep over attention mechanisms and one other setting, shared by summary.py files.
+"""Tables of a sweep over attention mechanisms and one other setting, shared by summary.py files.
 
 The variants are named MECHANISM-VALUE, such as "additive-length10".
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean
 
 import pandas as pd
-from matplotlib.axes import Axes
 
 from attnlab.metrics import registry
 from attnlab.report import tables
 from attnlab.report.comparison import Comparison, compare_pair, correct
 from attnlab.report.statistics import estimate
 from attnlab.report.study import RunRecord, Study
-from attnlab.report.style import COLOURS
 
 Groups = Mapping[str, Mapping[str, Sequence[RunRecord]]]
 """Runs of each mechanism and value."""
@@ -56,22 +53,3 @@ def compare_at_each(
     """Compare a mechanism with others at each value over seeds, in all metrics, as one family."""
     pairs = [(f"{ours}-{value}", f"{theirs}-{value}") for value in values for theirs in others]
     return correct([row for pair in pairs for row in compare_pair(study, *pair)])
-
-
-def draw(
-    axes: Axes,
-    groups: Groups,
-    values: Mapping[str, str],
-    metric: str,
-    *,
-    scale: float,
-    places: Sequence[float],
-) -> None:
-    """Draw a metric at each value: a line through the means and a dot per seed, of each mechanism."""
-    for (mechanism, runs), colour in zip(groups.items(), COLOURS, strict=False):
-        scores = [[scale * run.scores[metric] for run in runs[value]] for value in values]
-        axes.plot(places, [fmean(each) for each in scores], color=colour, label=mechanism)
-        for place, each in zip(places, scores, strict=True):
-            axes.plot([place] * len(each), each, ".", color=colour, ms=5)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False)

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from itertools import pairwise
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -175,6 +176,14 @@ def test_table_without_results_file_is_marked(path: Path) -> None:
     reads_other_results = path.parent.name in ("scores", "robustness", "speed")
     if part is not None and not reads_other_results:
         assert part.startswith("**No results file.**") != path.with_name("results.csv").is_file()
+
+
+@pytest.mark.parametrize("path", sorted(EXPERIMENTS.glob("*/figure.svg")), ids=lambda path: path.parent.name)
+def test_figure_has_the_numbers_of_the_results(path: Path) -> None:
+    names = runpy.run_path(str(EXPERIMENTS / "figures.py"))
+    described = ElementTree.parse(path).findtext(".//{http://purl.org/dc/elements/1.1/}description")
+    assert described == names["description"](names[path.parent.name]())
+    assert 'src="figure.svg"' in path.with_name("README.md").read_text(encoding="utf-8")
 
 
 def test_package_names_no_part_of_an_experiment() -> None:

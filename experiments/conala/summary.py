@@ -1,6 +1,6 @@
 """Print the table and the comparisons of this folder's README from results.csv.
 
-python summary.py [RUNS]: with the folder of the run directories, write results.csv and the figure first.
+python summary.py [RUNS]: with the folder of the run directories, write results.csv first.
 """
 
 import runpy

@@ -1,7 +1,7 @@
 """Print the tables and the comparisons of this folder's README from results.csv and selection.csv.
 
 python summary.py [RUNS [SELECTION]]: with the folders of the run directories of all mechanisms, and of the
-declared comparison of two of them, write these files and the figure first.
+declared comparison of two of them, write these files first.
 """
 
 import runpy

@@ -1,6 +1,6 @@
 """Print the tables and the comparisons of this folder's README from results.csv, longer.csv and mixed.csv.
 
-python summary.py [OUTPUTS]: write the files and the figure first, with the folder that contains `STUDIES`.
+python summary.py [OUTPUTS]: write the files first, with the folder that contains `STUDIES`.
 """
 
 import runpy
@@ -8,10 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from matplotlib.figure import Figure
-
 from attnlab.report.collect import collect, read_evaluations
-from attnlab.report.files import save
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.study import RunRecord
 
@@ -32,7 +29,7 @@ def main(outputs: str | None = None) -> None:
         if name == "bottleneck_mixed":
             study = replace(study, runs=[each for run in study.finished for each in at_each_length(run)])
         (HERE / STUDIES[name]).write_text(format_results(study))
-    print_lengths(draw="bottleneck" in written)
+    print_lengths()
     print("### Four times the epochs, 20 tokens\n")
     study = replace(read_results(HERE / "longer.csv"), selected_metrics=(METRIC, "test/token_accuracy"))
     print(SHORT["scores"](study, parameters=True))
@@ -51,8 +48,8 @@ def at_each_length(run: RunRecord) -> list[RunRecord]:
     return records
 
 
-def print_lengths(*, draw: bool) -> None:
-    """Print the scores at each length, and draw them if asked."""
+def print_lengths() -> None:
+    """Print the scores at each length."""
     study = replace(read_results(HERE / "results.csv"), selected_metrics=(METRIC,))
     groups = GRID["group"](study)
     lengths = sorted(int(value.removeprefix("length")) for value in groups["additive"])
@@ -60,12 +57,6 @@ def print_lengths(*, draw: bool) -> None:
     print(GRID["table"](groups, values, METRIC, scale=100))
     comparisons = GRID["compare_at_each"](study, values, "additive", ["none_matched"])
     print(SHORT["tests"](comparisons))
-    if draw:
-        figure = Figure(figsize=(6, 3.5), layout="constrained")
-        axes = figure.subplots()
-        GRID["draw"](axes, groups, values, METRIC, scale=100, places=lengths)
-        axes.set(xlabel="length in tokens", ylabel="exact match, %", ylim=(-3, 103))
-        save(figure, HERE / "lengths.png")
 
 
 if __name__ == "__main__":

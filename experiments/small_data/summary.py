@@ -1,7 +1,7 @@
 """Print the table and the comparisons of this folder's README from results.csv.
 
-python summary.py [RUNS]: with the folder of the run directories of study=conala_steps, write results.csv and
-the figure first.
+python summary.py [RUNS]: with the folder of the run directories of study=conala_steps, write results.csv
+first.
 """
 
 import runpy
@@ -10,7 +10,6 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
-from attnlab.report import figures
 from attnlab.report.collect import collect
 from attnlab.report.comparison import compare_pair, correct
 from attnlab.report.results_file import format_results, read_results
@@ -27,7 +26,6 @@ def main(runs: str | None = None) -> None:
     if runs is not None:
         collected = replace(collect([Path(runs)]), selected_metrics=METRICS)
         RESULTS.write_text(format_results(collected))
-        figures.write_figure(collected, "val-conala_bleu", RESULTS.parent)
     study = replace(read_results(RESULTS), selected_metrics=SHOWN)
     tested = replace(study, selected_metrics=(BLEU,))
     steps = pairwise(sorted(study.variants))
