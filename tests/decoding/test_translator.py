@@ -1,6 +1,7 @@
 """From batches of sources to predictions."""
 
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import replace
 
 import numpy as np
@@ -14,6 +15,8 @@ from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.beam import beam
 from attnlab.decoding.reranking import accepted_first
 from attnlab.decoding.translator import Translator
+from attnlab.errors import UsageError
+from attnlab.fast import make_plain
 from attnlab.files.predictions import Prediction
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.types import EOS
@@ -110,6 +113,19 @@ def test_search_in_bfloat16(network: Seq2Seq) -> None:
     for row, (best,) in zip(TRANSLATOR(network, batch, PAIRS), results, strict=True):
         assert best.score == pytest.approx(row[0].score, abs=0.02)
         assert best.score != row[0].score
+
+
+def test_search_in_int8(network: Seq2Seq) -> None:
+    batch, plain, translator = batch_of(PAIRS), deepcopy(network), replace(TRANSLATOR, precision="int8")
+    make_plain(plain)
+    with pytest.raises(UsageError, match=r"search\.precision=int8 needs fast=true"):
+        translator(plain, batch, PAIRS)
+    fast, seen = deepcopy(network), []
+    products = fast.readout.output.products
+    fast.readout.output.register_forward_hook(lambda *_: seen.append(products.int8))
+    translator(fast, batch, PAIRS)
+    assert set(seen) == {True}
+    assert not products.int8
 
 
 def test_rerankers_see_all_hypotheses_and_are_applied_in_order(network: Seq2Seq) -> None:

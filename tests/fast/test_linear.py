@@ -146,6 +146,29 @@ def test_prepacking_does_not_change_gradients() -> None:
 
 
 @pytest.mark.usefixtures("default_limits")
+@torch.no_grad()
+def test_products_in_int8_round_weights_by_output_and_inputs_by_row() -> None:
+    products, plain = Products(), Products()
+    torch.manual_seed(3)
+    weight = torch.randint(-127, 128, (521, 509)).float()
+    x = torch.randint(-63, 64, (67, 509)).float()
+    weight[:, 0], x[:, 0], bias = 127, -63, torch.randn(521)
+    weight, x = weight * 2.0 ** (torch.arange(521)[:, None] % 5), x / 2.0 ** (torch.arange(67)[:, None] % 7)
+    x[5] = 0
+    products.int8 = True
+    _, repeated = (products.linear(x, weight, bias) for _ in range(2))  # the second one is in int8
+    expected = F.linear(x.double(), weight.double(), bias.double()).float()
+    torch.testing.assert_close(repeated, expected, rtol=1e-5, atol=0.05)
+    alone = products.linear(x[11:13] * 1.01, weight, bias)
+    torch.testing.assert_close(alone, products.linear(x * 1.01, weight, bias)[11:13], rtol=1e-5, atol=0.01)
+    noise = torch.randn(67, 509)
+    rounded = products.linear(noise, weight, bias)
+    exact = plain.linear(noise, weight, bias)
+    assert 0.001 < (rounded - exact).norm() / exact.norm() < 0.02
+    products.int8 = False
+    torch.testing.assert_close(products.linear(noise, weight, bias), exact)
+
+
 @pytest.mark.parametrize(
     ("rows", "elements", "stored"), [(2, 2**18, 0), (40, 2**17, 0), (40, 2**18, 1), (2, 2**19, 1)]
 )

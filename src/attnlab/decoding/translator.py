@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import exp
@@ -22,6 +22,7 @@ from attnlab.decoding.sampling import Sampler
 from attnlab.decoding.search import sample
 from attnlab.decoding.targets import with_posterior_weights
 from attnlab.errors import UsageError
+from attnlab.fast import int8_products
 from attnlab.files.predictions import Prediction
 from attnlab.nn.seq2seq import TranslationModel
 from attnlab.settings import Count, NotNegative, Positive, PositiveFraction, Seed, Size
@@ -59,8 +60,8 @@ class Translator:
         top_p: sample from the most probable tokens with this total probability; None for all.
         seed: seed of the samples.
         reranking: applied to the hypotheses of each sentence, in this order.
-        precision: "bf16": the steps of the search compute their matrix products in bf16; None for the
-            precision of the caller.
+        precision: "bf16" or "int8": the steps of the search compute their large matrix products in it; None
+            for the precision of the caller.
     """
 
     vocabularies: Vocabularies
@@ -77,7 +78,7 @@ class Translator:
     top_p: PositiveFraction | None = None
     seed: Seed = 0
     reranking: Sequence[Reranker] = ()
-    precision: Literal["bf16"] | None = None
+    precision: Literal["bf16", "int8"] | None = None
 
     def __post_init__(self) -> None:
         if self.min_length > self.max_length:
@@ -154,13 +155,18 @@ class Translator:
             "constraints": self._constraints(batch, pairs),
             "encoded": encoded,
         }
-        with torch.autocast(batch.source.device.type, torch.bfloat16) if self.precision else nullcontext():
+        with self._precision(model, batch.source.device.type):
             if self.temperature is None:
                 return beam(model, batch, early_stopping=self.early_stopping, **settings)
             sampler = Sampler(
                 temperature=self.temperature, top_k=self.top_k, top_p=self.top_p, seed=self.seed
             )
             return sample(model, batch, sampler, **settings)
+
+    def _precision(self, model: TranslationModel, device: str) -> AbstractContextManager[object]:
+        if self.precision == "int8":
+            return int8_products(model)
+        return torch.autocast(device, torch.bfloat16) if self.precision == "bf16" else nullcontext()
 
     def _constraints(self, batch: Batch, pairs: Sequence[Pair]) -> Constraints:
         prefix = batch.labels.where(batch.target_text, PAD)[:, : self.prefix_size]  # [B, P]

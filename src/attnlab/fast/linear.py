@@ -53,6 +53,9 @@ MIN_WEIGHT_OF_FEW_ROWS = 2**19
 MAX_DISTINCT = 0.9
 """With a larger share of distinct rows, finding and copying them takes longer than is saved."""
 
+SMALLEST_SCALE = 1e-30
+"""Divisor of rows of zeros in int8."""
+
 Result = TypeVar("Result")
 Product = Callable[[Tensor], Tensor]
 """The map x [..., K] → x Wᵀ + b [..., N] for a fixed weight and bias."""
@@ -72,6 +75,7 @@ class Products:
         self.numbers: Tensor | None = None  # [B Q]
         self.distinct: tuple[Tensor, Tensor] | None = None
         self.graphs = StepGraphs()
+        self.int8 = False  # whether searches multiply by stored weights in int8
 
     def __deepcopy__(self, memo: Any) -> Products:
         return Products()
@@ -131,6 +135,8 @@ class Products:
             rows, places = shared
             products = self.linear(rows, weight, bias)  # [n, N]
             return products.index_select(0, places).view(*x.shape[:-1], len(weight))
+        if self.int8 and size >= MIN_WEIGHT:
+            x, dtype = x.float(), torch.qint8
         # The entry also holds the weight, so that no other tensor can get its address
         bias_key = None if bias is None else (bias.data_ptr(), bias._version)
         key = weight.data_ptr(), weight.shape, weight.stride(), weight._version, bias_key, dtype
@@ -142,9 +148,12 @@ class Products:
         if product is None:
             if x.numel() < MIN_ROWS_TO_PREPACK * x.size(-1) and dtype == weight.dtype:
                 return F.linear(x, weight, bias)
-            product = prepack(weight.contiguous(), bias, dtype, repeated=True)
+            if dtype == torch.qint8:
+                product = _quantise(weight, bias)
+            else:
+                product = prepack(weight.contiguous(), bias, dtype, repeated=True)
             self.uses[key] = weight, product, float(weight.sum())
-        return product(x.to(dtype))
+        return product(x if dtype == torch.qint8 else x.to(dtype))
 
     def _distinct_rows(self, x: Tensor) -> tuple[Tensor, Tensor] | None:
         """Return the distinct rows [n, K] of x [B, Q, K], and the place [B Q] of each row of x among them.
@@ -214,6 +223,30 @@ def prepack(weight: Tensor, bias: Tensor | None, dtype: torch.dtype, *, repeated
     reorder = (repeated or weight.numel() >= MIN_WEIGHT_TO_REORDER) and weight.is_contiguous()
     packed = torch.ops.mkldnn._reorder_linear_weight(weight) if reorder else _dense(weight)
     return lambda x: _operator(x, packed, bias)
+
+
+def _quantise(weight: Tensor, bias: Tensor | None) -> Product:
+    """Return the map x → x Wᵀ + b with W in int8, scaled by output, and x in 7 bits, scaled by row.
+
+    So the result of a row does not depend on the others. Eight bits of x would overflow the sums of CPUs
+    without VNNI.
+    """
+    scales = weight.abs().amax(dim=1).clamp(min=SMALLEST_SCALE) / 127  # [N]
+    packed = torch.ops.onednn.qlinear_prepack((weight / scales[:, None]).round().to(torch.int8), None)
+    zeros = torch.zeros(len(weight), dtype=torch.int64)
+
+    def product(x: Tensor) -> Tensor:
+        rows = x.reshape(-1, x.size(-1))  # [n, K]
+        row_scales = rows.abs().amax(dim=1, keepdim=True).clamp(min=SMALLEST_SCALE) / 63  # [n, 1]
+        rounded = _pad_rows((rows / row_scales + 64).round_().to(torch.uint8))
+        weights = packed, scales, zeros
+        products = torch.ops.onednn.qlinear_pointwise(
+            rounded, 1.0, 64, *weights, None, 1.0, 0, torch.float32, "none", [], ""
+        )[: len(rows)]  # [n, N]
+        result = products * row_scales if bias is None else torch.addcmul(bias, products, row_scales)
+        return result.view(*x.shape[:-1], len(weight))
+
+    return product
 
 
 def prepack_sum(weight: Tensor, dtype: torch.dtype) -> Callable[[Tensor, Tensor], object]:

@@ -1,12 +1,15 @@
 """Fast subclasses of the parts of a network, and the replacement of plain parts by them and back."""
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from attnlab.errors import UsageError
 from attnlab.fast.attend import Concat, Energy
 from attnlab.fast.layer import Cells, CellStack, FusedRecurrence, fuse
 from attnlab.fast.linear import Linear, Products, has_large_weights
@@ -138,6 +141,26 @@ def make_plain(network: nn.Module) -> None:
         if type(part) in PLAIN:
             part.__class__ = PLAIN[type(part)]
             del part.products
+
+
+@contextmanager
+def int8_products(network: nn.Module) -> Iterator[None]:
+    """Let searches on a CPU multiply by large weights in int8.
+
+    Raises:
+        UsageError: if no part of the network is fast, on a GPU, or if PyTorch was built without oneDNN.
+    """
+    parts: list[Any] = [part for part in network.modules() if type(part) in PLAIN]
+    on_gpu = next(network.parameters()).is_cuda
+    if not parts or on_gpu or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        raise UsageError("search.precision=int8 needs fast=true, a CPU and PyTorch with oneDNN. Try bf16")
+    for part in parts:
+        part.products.int8 = True
+    try:
+        yield
+    finally:
+        for part in parts:
+            part.products.int8 = False
 
 
 def describe_speed(network: seq2seq.Seq2Seq) -> str:
