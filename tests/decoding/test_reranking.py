@@ -2,13 +2,21 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from attnlab.data.conala import metrics as conala
 from attnlab.data.conala.metrics import is_valid_python
-from attnlab.decoding.reranking import accepted_first, by_coverage, minimum_bayes_risk, preferred_first
+from attnlab.decoding.reranking import (
+    WordList,
+    accepted_first,
+    by_coverage,
+    minimum_bayes_risk,
+    preferred_first,
+)
+from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
 from attnlab.metrics.text.ngrams import similarity
 
@@ -80,3 +88,21 @@ def test_hypotheses_that_repeat_more_quotations_come_first() -> None:
     ranked = texts(preferred_first(conala.repeated_quotations)(found))
     assert ranked == ["names.sort('age')", "a . b(age)", "sort(age)", "sort(names)", "sort(ages)"]
     assert texts(preferred_first(conala.repeated_quotations)([prediction("b", 0)])) == ["b"]
+
+
+def test_words_of_a_text_come_first_by_log_p_and_their_number(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("Und unter, unter uns.\n", encoding="utf-8")
+    (tmp_path / "list.txt").write_text("unter\nvnter\n", encoding="utf-8")
+    prefers = WordList([str(tmp_path / "text.txt"), str(tmp_path / "list.txt")], bonus=2.0, weight=0.5)
+    found = [
+        replace(prediction(text, 0.0), log_p=log_p)
+        for text, log_p in [("vntr", -0.1), ("vnter", -1.0), ("unter", -2.0), ("und", -9.0)]
+    ]
+    # vntr and und (another case) do not occur, vnter occurs once, unter three times
+    assert [prefers(each) for each in found] == pytest.approx([-0.1, 1.0, 0.5 * math.log(3), -9.0])
+    assert texts(preferred_first(prefers)(found)) == ["vnter", "unter", "vntr", "und"]
+
+
+def test_word_list_without_a_file_is_one_line() -> None:
+    with pytest.raises(UserError, match=r"^reranking\.prefers\.path is not set: name a text file"):
+        WordList(None)

@@ -4,13 +4,18 @@ A reranker maps the predictions of one sentence, best first, to the same predict
 other scores where the order follows from new scores. The option group `reranking` chooses them.
 """
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from math import log
 from statistics import fmean
 
 import torch
 
+from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
+from attnlab.files.reading import read_lines
 from attnlab.settings import NotNegative
 
 Reranker = Callable[[Sequence[Prediction]], list[Prediction]]
@@ -90,3 +95,29 @@ def preferred_first(preference: Callable[[Prediction], float]) -> Reranker:
     A preference is a number, such as how many quoted names the hypothesis repeats.
     """
     return lambda predictions: sorted(predictions, key=lambda each: -preference(each))
+
+
+class WordList:
+    """Preference for words of a text: log p + bonus + weight · log n for a word that occurs n times.
+
+    Args:
+        path: UTF-8 text file, or several: running text, or a word on each line.
+        bonus: added for a word that occurs.
+        weight: of log n.
+
+    Raises:
+        UserError: if `path` is None, or a file cannot be read.
+    """
+
+    def __init__(self, path: str | Sequence[str] | None, bonus: float = 6.0, weight: float = 0.3) -> None:
+        if path is None:
+            raise UserError("reranking.prefers.path is not set: name a text file of the target language")
+        self.counts: Counter[str] = Counter()
+        self.bonus, self.weight = bonus, weight
+        for each in [path] if isinstance(path, str) else path:
+            for line in read_lines(each, setting="reranking.prefers.path"):
+                self.counts.update(re.findall(r"\w+", line))
+
+    def __call__(self, prediction: Prediction) -> float:
+        count = self.counts[prediction.hypothesis]
+        return (prediction.log_p or 0.0) + (self.bonus + self.weight * log(count) if count else 0.0)
