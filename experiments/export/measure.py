@@ -41,7 +41,7 @@ class Program(NamedTuple):
 def main(path: str, count: int) -> None:
     torch.set_num_threads(1)
     run, checkpoint = locate_run(path)
-    config, vocabularies, network = load_network(checkpoint)
+    config, vocabularies, network, _ = load_network(checkpoint)
     predictions = read_predictions(run.predictions / "test.jsonl")[:count]
     sources = [prediction.source for prediction in predictions]
     references = [prediction.references[0] for prediction in predictions]

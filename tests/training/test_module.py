@@ -22,7 +22,7 @@ from attnlab.files.predictions import read_predictions
 from attnlab.files.run_directory import Run, prepare_run, run_of
 from attnlab.training import components
 from attnlab.training.callbacks import progress
-from attnlab.training.callbacks.checkpoints import Interruption, LastCheckpoint
+from attnlab.training.callbacks.checkpoints import LastCheckpoint
 from attnlab.training.callbacks.guard import Guard
 from attnlab.training.callbacks.outputs import AttentionFigures, AttentionWeights, Predictions
 from attnlab.training.loggers import MetricsFile
@@ -267,7 +267,7 @@ def test_checkpoints_within_an_epoch_are_saved_by_the_clock(
     module, data = build_all(composed(*TINY, *SYNTHETIC))
     run, saved = Run(tmp_path), []
     metrics = MetricsFile(run.metrics)
-    callback = LastCheckpoint(run, metrics, Interruption(), every_minutes=minutes)
+    callback = LastCheckpoint(run, metrics, every_minutes=minutes)
     trainer = Trainer(max_epochs=1, logger=False, callbacks=[callback], **QUIET)
     monkeypatch.setattr(trainer, "save_checkpoint", lambda path, **_: saved.append(trainer.global_step))
     trainer.fit(module, datamodule=data)

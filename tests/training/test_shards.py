@@ -19,7 +19,7 @@ from attnlab.errors import UserError
 from attnlab.files.run_directory import Run
 from attnlab.files.run_identity import identify
 from attnlab.training import checkpoints
-from attnlab.training.callbacks.checkpoints import Interruption
+from attnlab.training.callbacks.checkpoints import LastCheckpoint
 from attnlab.training.shards import Group, Shards, cut, tree_sum
 from attnlab.types import PAD
 from commands import TINY_REVERSE, attnlab
@@ -254,7 +254,7 @@ def test_results_are_equal_on_one_and_two_processes_and_when_resumed_on_others(
     for name, starts in {"one": [(1, 99)], "two": [(2, 99)], "changing": [(1, 3), (2, 9), (1, 99)]}.items():
         (tmp_path / name).mkdir()
         for devices, stop in starts:
-            monkeypatch.setattr(Interruption, "on_train_batch_end", interrupt_after(stop))
+            monkeypatch.setattr(LastCheckpoint, "on_train_batch_end", interrupt_after(stop))
             words = ("train", *TINY_REVERSE, *NOISE, f"trainer.devices={devices}")
             attnlab(*words, folder=tmp_path / name, code=0 if stop == 99 else 75)
         (directory,) = (tmp_path / name).glob("outputs/reverse/*")
@@ -288,7 +288,7 @@ def test_mapped_corpora_are_equal_to_the_bit_on_any_number_of_processes_and_when
         (tmp_path / name).mkdir()
         overrides = write_corpora(tmp_path / name)
         for devices, stop in parts:
-            monkeypatch.setattr(Interruption, "on_train_batch_end", interrupt_after(stop))
+            monkeypatch.setattr(LastCheckpoint, "on_train_batch_end", interrupt_after(stop))
             words = ("train", *TINY, *overrides, *NOISE, "name=run", f"trainer.devices={devices}")
             attnlab(*words, folder=tmp_path / name, code=0 if stop == 99 else 75)
         (directory,) = (tmp_path / name).glob("outputs/run/*")
@@ -306,8 +306,8 @@ def test_mapped_corpora_are_equal_to_the_bit_on_any_number_of_processes_and_when
 def interrupt_after(steps: int) -> Callable[..., None]:
     """Return a hook that requests the interruption after this many optimizer steps."""
 
-    def on_train_batch_end(interruption: Interruption, trainer: Trainer, *_: Any) -> None:
-        interruption.requested = trainer.global_step >= steps
+    def on_train_batch_end(callback: LastCheckpoint, trainer: Trainer, *_: Any) -> None:
+        callback.interrupted = trainer.global_step >= steps
 
     return on_train_batch_end
 

@@ -37,7 +37,6 @@ from attnlab.report.curves import plot_curves
 from attnlab.report.files import save_png_and_svg
 from attnlab.training import build, components
 from attnlab.training.callbacks.outputs import Predictions
-from attnlab.training.checkpoints import read_data_record
 from attnlab.training.models import load_model
 from attnlab.training.module import Seq2SeqModule
 from attnlab.training.own_parts import warn_of_changed_code
@@ -93,7 +92,8 @@ def evaluate(
     overrides = as_list(overrides)
     members = locate_all(runs)
     run = members[0][0]
-    trained, vocabularies, network = load_model([path for _, path in members], trusted_names(trust))
+    paths = [path for _, path in members]
+    trained, vocabularies, network, records = load_model(paths, trusted_names(trust))
     drop_former(trained)
     trained = evaluation_data.find_data(trained, run)
     given, other_overrides = evaluation_data.separate(trained, overrides)
@@ -102,7 +102,6 @@ def evaluate(
     check_settings(config)
 
     changed_code = warn_of_changed_code(run.read_result().get("code"), trained)
-    records = [read_data_record(checkpoint) for _, checkpoint in members]
     split = split or next((name for name in ("test", "val") if name in given.files), None)
     if split in given.files:
         metrics = tuple(dict.fromkeys((*records[0]["metrics"], *(config.data.get("metrics") or ()))))

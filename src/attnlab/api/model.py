@@ -50,7 +50,7 @@ def load(
         model: Model = module.model(device)
         return model
     paths = [checkpoint for _, checkpoint in locate_all(module)]
-    config, vocabularies, network = load_model(paths, trusted_names(trust))
+    config, vocabularies, network, _ = load_model(paths, trusted_names(trust))
     return Model(
         config=config,
         vocabularies=vocabularies,

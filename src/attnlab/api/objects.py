@@ -61,8 +61,8 @@ def build(
     config = compose(overrides, **settings)
     check_settings(config)
     seed_everything(config.seed, workers=True, verbose=False)
-    objects = build_objects(config, corpus=corpus)
-    return objects.module, objects.data
+    module, data, _ = build_objects(config, corpus=corpus)
+    return module, data
 
 
 def _as_overrides(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:

@@ -38,7 +38,7 @@ def main(options: argparse.Namespace) -> int:
     if options.trust:
         import_from_current_folder()
     _, checkpoint = locate_run(options.run)
-    config, vocabularies, network = load_network(checkpoint, options.trust)
+    config, vocabularies, network, _ = load_network(checkpoint, options.trust)
     if config.data.get("preparation") is not None:
         raise UserError(
             f"{options.run} cannot be exported: data.preparation changes a sentence before the network reads "

@@ -52,7 +52,7 @@ def main(options: argparse.Namespace) -> int:
         failed += input_lines.process(
             batch,
             read,
-            lambda parsed: model.score_pairs([pair for _, _, pair in parsed.values()]),
+            lambda parsed: model.score([pair for _, _, pair in parsed.values()], progress=False),
             write,
             strict=options.strict,
             allow_empty=layout is not None,

@@ -73,7 +73,7 @@ SECTIONS = {
             "attnlab.training.callbacks.checkpoints.LastCheckpoint",
             "attnlab.training.callbacks.checkpoints.BestCheckpoint",
         ),
-        supplied=("run", "metrics", "interruption", "path"),
+        supplied=("run", "metrics", "path"),
     ),
     "trainer": Section(
         "lightning.Trainer",

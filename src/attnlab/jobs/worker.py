@@ -95,7 +95,7 @@ def _train(run: Run, *, first_rank: bool) -> int:
         with faster_imports():
             from attnlab.training.recipe import train
 
-        # During training, the callback `Interruption` handles the signals instead and saves first.
+        # During training, the callback `LastCheckpoint` handles the signals instead and saves first.
         with interruptible(InterruptedRunError, STOP_SIGNALS):
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
             quieten_lightning()

@@ -151,11 +151,6 @@ def checkpoint_contents(
     }
 
 
-def read_data_record(path: Path) -> dict[str, Any]:
-    """Return what `checkpoint_contents` added to a checkpoint, such as "data" and "training_sources"."""
-    return _contents(read_checkpoint(path), path)
-
-
 def read_contents(
     checkpoint: dict[str, Any], path: Path, *, training: bool = False
 ) -> tuple[DictConfig, Vocabularies]:
@@ -163,11 +158,13 @@ def read_contents(
 
     The configuration has no callbacks and loggers, and without `training` no loss terms.
     """
-    described = _contents(checkpoint, path)
-    source, target = (Tokenizer.from_json(text) for text in described["vocabularies"])
+    if "attnlab" not in checkpoint:
+        raise UserError(f"{path} was not written by attnlab: it contains no configuration")
+    contents = checkpoint["attnlab"]
+    source, target = (Tokenizer.from_json(text) for text in contents["vocabularies"])
     if min(source.size, target.size) <= len(SPECIAL_TOKENS):
         raise UserError(f"{path} has an empty vocabulary: train the run again with force=true")
-    config = OmegaConf.create(described["config"])
+    config = OmegaConf.create(contents["config"])
     # Only a training has these. Without them, predicting need not import Lightning to check their classes,
     # and runs of versions with other loss terms and callbacks can be read.
     config.callbacks, config.logger = {}, {}
@@ -177,10 +174,3 @@ def read_contents(
     if not training:
         config.loss = {"terms": {}}
     return config, Vocabularies(source, target)
-
-
-def _contents(checkpoint: dict[str, Any], path: Path) -> dict[str, Any]:
-    if "attnlab" not in checkpoint:
-        raise UserError(f"{path} was not written by attnlab: it contains no configuration")
-    contents: dict[str, Any] = checkpoint["attnlab"]
-    return contents

@@ -6,7 +6,7 @@ Read from top to bottom: `build_objects`, `attnlab.training.build` (data and net
 
 import logging
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from lightning import Callback, Trainer
@@ -35,7 +35,7 @@ from attnlab.training.build import (
     match_decoder_size,
 )
 from attnlab.training.callbacks import progress
-from attnlab.training.callbacks.checkpoints import BestCheckpoint, Interruption, LastCheckpoint
+from attnlab.training.callbacks.checkpoints import BestCheckpoint, LastCheckpoint
 from attnlab.training.callbacks.guard import Guard
 from attnlab.training.callbacks.outputs import Predictions
 from attnlab.training.callbacks.reproducibility import EpochDigests, Reproducible
@@ -68,22 +68,19 @@ class AtomicCheckpointIO(TorchCheckpointIO):
         return read_checkpoint(Path(path), map_location=map_location)
 
 
-class Objects(NamedTuple):
-    """The objects of a training."""
-
-    config: DictConfig  # with the settings that follow from the machine, the data and other settings
-    data: Seq2SeqData
-    module: Seq2SeqModule
-    report: dict[str, Any]  # "init" and "word_vectors": the origin of the initial weights
-
-
-def build_objects(config: DictConfig, *, corpus: Corpus | None = None, run: Run | None = None) -> Objects:
+def build_objects(
+    config: DictConfig, *, corpus: Corpus | None = None, run: Run | None = None
+) -> tuple[Seq2SeqModule, Seq2SeqData, dict[str, Any]]:
     """Build the data, the network and the module of a training. Parts from outside are checked first.
 
     Args:
         config: composed configuration.
         corpus: replaces the dataset of the configuration.
         run: run directory. A resumed run keeps its vocabularies and its precision.
+
+    Returns:
+        The module, whose configuration has the settings that follow from the machine, the data and other
+        settings; the data; and "init" and "word_vectors", the origin of the initial weights.
 
     Raises:
         UserError: if a setting or a part does not fit the others or the data.
@@ -110,7 +107,7 @@ def build_objects(config: DictConfig, *, corpus: Corpus | None = None, run: Run 
     check_positions(network, data)
     module = build_module(config, network, vocabularies, corpus)
     module.contents = checkpoint_contents(config, vocabularies, run.hash if run else "", corpus)
-    return Objects(config, data, module, {name: value for name, value in report.items() if value})
+    return module, data, {name: value for name, value in report.items() if value}
 
 
 def build_module(
@@ -183,11 +180,13 @@ def build_loggers(config: DictConfig, run: Run) -> list[Logger]:
 
 
 def build_callbacks(config: DictConfig, run: Run, metrics: MetricsFile, *, terminal: bool) -> list[Callback]:
-    """Build the callbacks of every run and those of the section `callbacks`; see `LastCheckpoint`."""
-    interruption = Interruption()
+    """Build the callbacks of every run and those of the section `callbacks`, without those that are null.
+
+    One with `_partial_: true` receives the run directory. For the order see `LastCheckpoint`.
+    """
+    nodes = [node for node in (config.callbacks or {}).values() if node is not None]
     return [
-        LastCheckpoint(run, metrics, interruption, every_minutes=config.checkpoint.every_minutes),
-        interruption,
+        LastCheckpoint(run, metrics, every_minutes=config.checkpoint.every_minutes),
         *([progress.ProgressBar(), RichModelSummary(max_depth=2)] if terminal else []),
         EpochDigests(),
         progress.EpochLog(),
@@ -196,18 +195,9 @@ def build_callbacks(config: DictConfig, run: Run, metrics: MetricsFile, *, termi
         progress.Throughput(),
         Predictions(run.predictions),
         LearningRateMonitor(logging_interval="step"),
-        *_configured_callbacks(config, run),
+        *(construct(node, **({"run": run} if node.get("_partial_") else {})) for node in nodes),
         BestCheckpoint(run.best, monitor=config.checkpoint.monitor, mode=config.checkpoint.mode),
     ]
-
-
-def _configured_callbacks(config: DictConfig, run: Run) -> list[Callback]:
-    """Build the callbacks of the section `callbacks`, without those that are null.
-
-    One with `_partial_: true` receives the run directory.
-    """
-    nodes = [node for node in (config.callbacks or {}).values() if node is not None]
-    return [construct(node, **({"run": run} if node.get("_partial_") else {})) for node in nodes]
 
 
 def build_trainer(config: DictConfig, run: Run, loggers: list[Logger], callbacks: list[Callback]) -> Trainer:

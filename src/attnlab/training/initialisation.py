@@ -24,7 +24,7 @@ from attnlab.files.run_directory import Run, locate_run
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.settings import FilePath
 from attnlab.training import checkpoints
-from attnlab.training.models import RESTORE_ERRORS, network_weights
+from attnlab.training.models import network_weights, report_misfit
 
 log = logging.getLogger(__name__)
 
@@ -72,13 +72,11 @@ def read_source(location: str) -> Source:
     try:
         path = locate_run(location)[1]
         checkpoint = checkpoints.read_checkpoint(path)
-        _, vocabularies = checkpoints.read_contents(checkpoint, path)
-        weights = network_weights(checkpoint, path)
+        with report_misfit(path):
+            _, vocabularies = checkpoints.read_contents(checkpoint, path)
+            weights = network_weights(checkpoint, path)
     except UserError as error:
         raise UserError(f"init.from: {error}") from error
-    except RESTORE_ERRORS as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"init.from: {location} does not fit this version of attnlab ({reason})") from error
     if not weights or not all(isinstance(value, Tensor) for value in weights.values()):
         raise UserError(f"init.from: {path} contains no weights of a network: give a run of attnlab train")
     return Source(path, hashlib.sha256(path.read_bytes()).hexdigest(), vocabularies, weights)

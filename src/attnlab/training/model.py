@@ -112,10 +112,8 @@ class Model:
         if nbest > translator.beam_size:
             raise UserError(f"nbest={nbest} needs a larger beam: set beam_size={nbest}")
         texts = [sentences] if isinstance(sentences, str) else list(sentences)
-        if prefixes is None:
-            prefixes = [""] * len(texts)
-        elif isinstance(prefixes, str):
-            prefixes = [prefixes]
+        if prefixes is None or isinstance(prefixes, str):
+            prefixes = [prefixes] if prefixes is not None else [""] * len(texts)
         if len(prefixes) != len(texts):
             raise UserError(f"{len(prefixes)} prefixes for {len(texts)} sentences: give one for each")
         pairs = [
@@ -125,12 +123,12 @@ class Model:
         return list(chain(*self.decode(pairs, translator, nbest, batch_size=batch_size, progress=progress)))
 
     def score(
-        self, pairs: Iterable[tuple[str, str]], *, batch_size: int = BATCH, progress: bool = True
+        self, pairs: Iterable[tuple[str, str] | Pair], *, batch_size: int = BATCH, progress: bool = True
     ) -> list[Score]:
         """Compute the log-probabilities of given translations.
 
         Args:
-            pairs: source sentences and their translations.
+            pairs: source sentences and their translations, or pairs of `read`.
             batch_size: maximum number of pairs scored together.
             progress: show a progress bar if it takes more than two seconds.
 
@@ -140,8 +138,18 @@ class Model:
         Raises:
             UserError: if a source is empty, or a text is too long for the network.
         """
-        read = [self.read(source, target, name=f"pairs[{i}]") for i, (source, target) in enumerate(pairs)]
-        return self.score_pairs(read, batch_size=batch_size, progress=progress)
+        read = [
+            pair if isinstance(pair, Pair) else self.read(*pair, name=f"pairs[{i}]")
+            for i, pair in enumerate(pairs)
+        ]
+        results: dict[int, Score] = {}
+        for rows, batch in self._batches(read, batch_size, progress):
+            log_p = score(self.network, batch).tolist()  # [B, T]
+            for row, ids, values in zip(rows, batch.labels.tolist(), log_p, strict=True):
+                size = ids.index(EOS)
+                tokens = self.vocabularies.tokens(ids[:size], read[row].source, read[row].target)
+                results[row] = Score(tokens=[*tokens, "<eos>"], token_log_probabilities=values[: size + 1])
+        return [results[row] for row in range(len(read))]
 
     def read(self, source: str, target: str = "", *, name: str = "source") -> Pair:
         """Return the pair of a source, and of a target or prefix, as the network reads it.
@@ -161,9 +169,8 @@ class Model:
         tokens = len(vocabularies.source.encode(pair.source))
         if not tokens:
             raise UserError(f"{name}: the source contains no token of the vocabulary")
-        source_eos, max_source_length = self._source_settings
-        source_length = min(tokens + source_eos, max_source_length)
-        lengths = source_length, len(vocabularies.target.encode(pair.target)) + 1
+        source_eos, longest = self._source_settings
+        lengths = min(tokens + source_eos, longest), len(vocabularies.target.encode(pair.target)) + 1
         for part, length, limit in zip(("encoder", "decoder"), lengths, self.max_lengths, strict=True):
             if length > limit:
                 raise UserError(
@@ -173,18 +180,18 @@ class Model:
         return pair
 
     @cached_property
-    def _source_settings(self) -> tuple[bool, float]:
-        """`batching.source_eos` and the maximum source length, read once because OmegaConf is slow."""
-        batching = self.config.batching
-        return batching.source_eos, batching.max_source_length or inf
-
-    @cached_property
     def hypotheses(self) -> int:
         """Number of hypotheses decoded together, unless they are long: sentences times the beam size.
 
         With a small vocabulary, most operators of a step take hardly longer than it takes to start them.
         """
         return max(HYPOTHESES, min(MAX_LOGITS // self.vocabularies.target.size, MAX_HYPOTHESES))
+
+    @cached_property
+    def _source_settings(self) -> tuple[bool, float]:
+        """`batching.source_eos` and the maximum source length, read once because OmegaConf is slow."""
+        batching = self.config.batching
+        return batching.source_eos, batching.max_source_length or inf
 
     @cached_property
     def max_lengths(self) -> tuple[float, float]:
@@ -245,20 +252,6 @@ class Model:
             for row, predictions in zip(rows, outputs, strict=True):
                 results[row] = [each.with_own_weights() for each in predictions]
         return results
-
-    def score_pairs(
-        self, pairs: Sequence[Pair], *, batch_size: int = BATCH, progress: bool = False
-    ) -> list[Score]:
-        """Compute the log-probabilities of the targets of pairs of `read`."""
-        results: dict[int, Score] = {}
-        for rows, batch in self._batches(pairs, batch_size, progress):
-            log_p = score(self.network, batch).tolist()  # [B, T]
-            for row, ids, values in zip(rows, batch.labels.tolist(), log_p, strict=True):
-                size = ids.index(EOS)
-                pair = pairs[row]
-                tokens = [*self.vocabularies.tokens(ids[:size], pair.source, pair.target), "<eos>"]
-                results[row] = Score(tokens=tokens, token_log_probabilities=values[: size + 1])
-        return [results[row] for row in range(len(pairs))]
 
     def attention(self, source: str, target: str) -> Prediction:
         """Compute the attention weights of a given translation (teacher forcing).

@@ -1,6 +1,7 @@
 """Restoring trained models from their checkpoints."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from textwrap import shorten
 from typing import Any
@@ -32,33 +33,38 @@ MAX_REASON = 300
 """Maximum number of characters of such an exception in an error message."""
 
 
-def load_network(path: Path, trust: Sequence[str] = ()) -> tuple[DictConfig, Vocabularies, Seq2Seq]:
+def load_network(
+    path: Path, trust: Sequence[str] = (), *, training: bool = False
+) -> tuple[DictConfig, Vocabularies, Seq2Seq, dict[str, Any]]:
     """Restore a trained network, in evaluation mode, from its checkpoint alone.
 
-    For `trust` see `attnlab.config.trust`.
-    """
-    return load_for_training(path, trust, training=False)[:3]
+    Args:
+        path: the checkpoint.
+        trust: see `attnlab.config.trust`.
+        training: keep the loss terms in the configuration.
 
-
-def load_for_training(
-    path: Path, trust: Sequence[str] = (), *, training: bool = True
-) -> tuple[DictConfig, Vocabularies, Seq2Seq, dict[str, Any]]:
-    """Restore a network as `load_network`, with the contents of the checkpoint under "attnlab".
-
-    The configuration has no callbacks and loggers, and without `training` no loss terms.
+    Returns:
+        Configuration, vocabularies and network, and what `checkpoint_contents` added to the checkpoint.
     """
     checkpoint = checkpoints.read_checkpoint(path)
-    try:
+    with report_misfit(path):
         config, vocabularies = checkpoints.read_contents(checkpoint, path, training=training)
         check(config, path, trust)
         network = build_network(config, vocabularies)
         network.load_state_dict(network_weights(checkpoint, path))
+    return config, vocabularies, network.eval(), checkpoint["attnlab"]
+
+
+@contextmanager
+def report_misfit(path: Path) -> Iterator[None]:
+    """Raise the errors of a checkpoint of another version as `UserError`."""
+    try:
+        yield
     except RESTORE_ERRORS as error:
         reason = shorten(str(error), MAX_REASON, placeholder=" …")
         raise UserError(
             f"{path} does not fit this version of attnlab: use the version that trained it ({reason})"
         ) from error
-    return config, vocabularies, network.eval(), checkpoint["attnlab"]
 
 
 def network_weights(checkpoint: dict[str, Any], path: Path) -> dict[str, Tensor]:
@@ -77,32 +83,25 @@ def network_weights(checkpoint: dict[str, Any], path: Path) -> dict[str, Tensor]
 
 def load_model(
     paths: Sequence[Path], trust: Sequence[str] = ()
-) -> tuple[DictConfig, Vocabularies, TranslationModel]:
-    """Restore the network of one checkpoint, or the ensemble of several.
+) -> tuple[DictConfig, Vocabularies, TranslationModel, list[dict[str, Any]]]:
+    """Restore the network of one checkpoint, or the ensemble of several, with the contents of each one.
 
     The configuration of an ensemble is that of its first member that copies source tokens, so that batches
     hold their `copy_ids`, or that of the first member.
     """
-    config, vocabularies, first = load_network(paths[0], trust)
-    members = [first]
-    for path in paths[1:]:
-        other, others, network = load_network(path, trust)
-        if difference := _difference(config, vocabularies, other, others):
-            raise UserError(f"{path} and {paths[0]} cannot be ensembled: they differ in {difference}")
-        if copies_source(other) and not copies_source(config):
-            config = other
-        members.append(network)
-    if len(members) == 1:
-        return config, vocabularies, first
-    return config, vocabularies, Ensemble(members).eval()
+    configs, sides, networks, contents = zip(*(load_network(path, trust) for path in paths), strict=True)
+    for path, config, vocabularies in zip(paths, configs, sides, strict=True):
+        eos = [each.batching.source_eos for each in (configs[0], config)]
+        if reason := difference(sides[0], vocabularies, eos):
+            raise UserError(f"{path} and {paths[0]} cannot be ensembled: they differ in {reason}")
+    config = next(filter(copies_source, configs), configs[0])
+    return config, sides[0], networks[0] if len(paths) == 1 else Ensemble(networks).eval(), [*contents]
 
 
-def _difference(
-    config: DictConfig, vocabularies: Vocabularies, other: DictConfig, others: Vocabularies
-) -> str | None:
+def difference(one: Vocabularies, other: Vocabularies, source_eos: Sequence[bool]) -> str | None:
     """Return why two networks cannot predict the same tokens, and the fix; None if they can."""
-    if [side.to_json() for side in others] != [side.to_json() for side in vocabularies]:
+    if [side.to_json() for side in one] != [side.to_json() for side in other]:
         return "their vocabularies: give runs with the same data and tokenizers, such as several seeds"
-    if other.batching.source_eos != config.batching.source_eos:
+    if source_eos[0] != source_eos[1]:
         return "batching.source_eos: give runs in which it is equal"
     return None

@@ -38,7 +38,7 @@ from attnlab.training.build import build_preparation
 from attnlab.training.length_limits import warn_of_cut_outputs, warn_of_unattended_positions
 from attnlab.training.losses.base import Losses, LossTerm, Outputs
 from attnlab.training.model import Model
-from attnlab.training.models import load_for_training
+from attnlab.training.models import load_network
 from attnlab.training.module_arguments import module_arguments
 from attnlab.training.own_parts import check_loss_term, is_unchecked
 from attnlab.training.shards import Shards
@@ -149,13 +149,12 @@ class Seq2SeqModule(lightning.LightningModule):
         Args:
             map_location: device of the module; None for the CPU.
             trust: modules, or dotted names of classes, that the configuration may name; see `attnlab.load`.
-            _, __: the other arguments of Lightning's method, which attnlab does not need.
 
         Raises:
             UserError: if the checkpoint is missing or damaged, or names a class that is not trusted.
         """
         names = [trust] if isinstance(trust, str) else trust
-        config, vocabularies, network, contents = load_for_training(Path(checkpoint_path), names)
+        config, vocabularies, network, contents = load_network(Path(checkpoint_path), names, training=True)
         corpus = Corpus(metrics=tuple(contents.get("metrics", ())), evaluation_only=True)
         arguments = module_arguments(config, network, vocabularies, corpus)
         arguments["bleu_tokenizer"] = contents.get("bleu_tokenizer", arguments["bleu_tokenizer"])
@@ -243,18 +242,13 @@ class Seq2SeqModule(lightning.LightningModule):
         for term in self.loss_terms.values():
             term.prepare(self)
             if is_unchecked(term):
-                self._check(term)
+                examples = self.data.examples("train")
+                batch = examples[[*range(min(3, len(examples)))]].to(self.device)
+                with isolated(), torch.no_grad():
+                    outputs = self.teacher_forced(batch)
+                check_loss_term(term, batch, outputs)
         if self.trainer.is_global_zero:
             warn_of_unattended_positions(self.network, self.data)
-
-    def _check(self, term: LossTerm) -> None:
-        """Check a term of the loss with some training pairs."""
-        examples = self.data.examples("train")
-        batch = examples[[*range(min(3, len(examples)))]]
-        batch = self.trainer.strategy.batch_to_device(batch, self.device)
-        with isolated(), torch.no_grad():
-            outputs = self.teacher_forced(batch)
-        check_loss_term(term, batch, outputs)
 
     def on_train_start(self) -> None:
         """Refuse a schedule that ends before the training.
@@ -304,17 +298,13 @@ class Seq2SeqModule(lightning.LightningModule):
         self.gradient_mean.divide(self._trained_parameters(), self.trainer)
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
-        """Evaluate a batch of the validation split: teacher-forced metrics and decoding."""
         self._evaluate(batch, batch_idx, "val")
 
     def test_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
-        """Evaluate a batch of the test split: teacher-forced metrics and decoding."""
         self._evaluate(batch, batch_idx, self.data.test_split)
 
     def predict_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> list[Prediction]:
-        """Return the translations of a batch."""
-        pairs = self._pairs(batch, self.data.predict_split)
-        results = self.translator(self.network, batch, pairs)
+        results = self.translator(self.network, batch, self._pairs(batch, self.data.predict_split))
         return [best.with_own_weights() for best, *_ in results]
 
     def on_validation_epoch_end(self) -> None:
@@ -392,10 +382,7 @@ class Seq2SeqModule(lightning.LightningModule):
         return [parameter for parameter in self.parameters() if parameter.requires_grad]
 
     def _evaluate(self, batch: Batch, number: int, split: str) -> None:
-        """Encode a batch once, decode the sources, and update the metrics under teacher forcing.
-
-        These are of one target for each input, the one nearest to its output.
-        """
+        """Encode a batch once, decode the sources, and update the metrics of the nearest targets."""
         pairs = self._pairs(batch, split)
         shard = 0 if self.shards is None else self.shards.start_evaluation_batch(number)
         encoded, state = self.network.encode(batch)
@@ -454,12 +441,15 @@ class Seq2SeqModule(lightning.LightningModule):
     def _log_metrics(self, split: str) -> None:
         self.outputs = gather_predictions(self.predictions)
         self.predictions = []
+        metrics = (self.token_metrics, self.class_metrics, self.attention_metrics)
+        computed, classes, attended = [{} if self.is_covered else each.compute() for each in metrics]
+        for metric in metrics:
+            metric.reset()
         if self.is_covered:
             log.info("%s: no output has a reference, so that there are no scores", split)
-            self._reset_metrics()
             return
         scores = score(self.texts, self.text_metrics)
-        values = {**self.token_metrics.compute(), **self.class_metrics.compute(), **scores.values}
+        values = {**computed, **classes, **scores.values}
         for name, reason in scores.undefined.items():
             if self.undefined.get(logged := f"{split}/{name}") != reason:
                 log.info("%s is undefined: %s", logged, reason)
@@ -468,17 +458,12 @@ class Seq2SeqModule(lightning.LightningModule):
         self.log_dict(
             {
                 **{f"{split}/{name}": torch.as_tensor(value) for name, value in values.items()},
-                **{f"{attention}/{name}": value for name, value in self.attention_metrics.compute().items()},
+                **{f"{attention}/{name}": value for name, value in attended.items()},
             },
             # All processes have the same values. Their maximum is exact; a mean of three may be rounded
             sync_dist=True,
             reduce_fx="max",
         )
-        self._reset_metrics()
-
-    def _reset_metrics(self) -> None:
-        for metric in (self.token_metrics, self.class_metrics, self.attention_metrics):
-            metric.reset()
 
 
 def diverged(name: str, value: float, step: int) -> UserError:

@@ -3,11 +3,10 @@
 import logging
 import math
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from lightning import Callback, LightningModule, Trainer, seed_everything
+from lightning import LightningModule, Trainer, seed_everything
 from lightning.pytorch.callbacks import LambdaCallback
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
@@ -43,8 +42,6 @@ LENGTHS = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time")
 PERFECT = 99.9
 """Percentage of right outputs from which more training is not suggested."""
 
-AnyCallback = TypeVar("AnyCallback", bound=Callback)
-
 
 def train(config: DictConfig, run: Run) -> dict[str, float]:
     """Train a model, evaluate its best checkpoint on the validation and test splits, and plot the curves.
@@ -64,9 +61,11 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     # Data and network
     if not run.last.is_file():
         log_shorter_run(config, run)
-    config, data, module, report = build_objects(config, run=run)
+    module, data, report = build_objects(config, run=run)
     network, corpus, contents = module.network, data.corpus, module.contents
     assert isinstance(network, Seq2Seq)
+    assert module.config is not None
+    config = module.config
     module.save_hyperparameters(dict(module.hparams), logger=False)  # `build_loggers` has logged the settings
     report |= choose_for_machine(config, network, run)
     report |= {"precision": config.trainer.precision, "data": contents["data"]}
@@ -95,13 +94,13 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     callbacks.append(LambdaCallback(on_train_start=record_start))
     trainer = components.build_trainer(config, run, loggers, callbacks)
     trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
-    if not _callback(callbacks, BestCheckpoint).best_model_path:
+    of_kind: dict[type, Any] = {type(callback): callback for callback in callbacks}
+    if not of_kind[BestCheckpoint].best_model_path:
         log.info("there was no validation during training: the last weights are saved as best.ckpt")
         trainer.save_checkpoint(run.best, weights_only=False)
     if trainer.is_global_zero:
         log_untrained(config.checkpoint, read_metrics(run.metrics), trainer.global_step)
-    seconds = _callback(callbacks, LastCheckpoint).seconds
-    epoch_digests = _callback(callbacks, EpochDigests).digests
+    seconds, epoch_digests = of_kind[LastCheckpoint].seconds, of_kind[EpochDigests].digests
 
     # Evaluation
     trainer.loggers = []  # the best checkpoint's scores are not part of the validation curve
@@ -234,7 +233,3 @@ def _check_run(run: Run, path: Path, checkpoint: dict[str, Any]) -> None:
             f"{path} was written by the run {writer}, not by {run.hash}: put the run's own checkpoint "
             "back, or start again with force=true"
         )
-
-
-def _callback(callbacks: Sequence[Callback], kind: type[AnyCallback]) -> AnyCallback:
-    return next(callback for callback in callbacks if isinstance(callback, kind))

@@ -21,45 +21,6 @@ from attnlab.training.loggers import MetricsFile
 from attnlab.training.module import Seq2SeqModule
 
 
-class Interruption(Callback):
-    """Records stop signals during training; `LastCheckpoint` then saves and stops between two batches.
-
-    Lightning's own handlers stop without a checkpoint, and saving inside a signal handler deadlocks under
-    DDP. Outside training there is nothing to save, and the previous handlers are active.
-
-    Attributes:
-        requested: whether a signal arrived.
-    """
-
-    def __init__(self) -> None:
-        self.requested = False
-        self.previous = {number: signal.getsignal(number) for number in STOP_SIGNALS}
-
-    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Install the handlers; Lightning has already installed its own."""
-        for number in STOP_SIGNALS:
-            signal.signal(number, self._request)
-
-    def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._restore()
-
-    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Restore the previous handlers if Lightning replaced them for an evaluation outside training."""
-        if trainer.state.fn != "fit":
-            self._restore()
-
-    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Restore the previous handlers, which Lightning replaced."""
-        self._restore()
-
-    def _restore(self) -> None:
-        for number, handler in self.previous.items():
-            signal.signal(number, handler)
-
-    def _request(self, *_: Any) -> None:
-        self.requested = True
-
-
 class LastCheckpoint(Callback):
     """Saves `last.ckpt` between two batches: after each epoch, every few minutes, and when interrupted.
 
@@ -69,26 +30,27 @@ class LastCheckpoint(Callback):
     not yet seen the epoch and its loss is not logged, and at the end of a batch its validation has not yet
     run.
 
+    Stop signals are only recorded during training: Lightning's own handlers stop without a checkpoint, and
+    saving inside a signal handler deadlocks under DDP. Outside training there is nothing to save, and the
+    previous handlers are active.
+
     This callback must come before all callbacks that log. The previous checkpoint is kept beside the last
     one.
 
     Args:
         metrics: the file that is truncated to its current length when training resumes.
         every_minutes: minutes between checkpoints inside epochs; None to save only at the end of epochs.
+
+    Attributes:
+        interrupted: whether a stop signal arrived.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        metrics: MetricsFile,
-        interruption: Interruption,
-        *,
-        every_minutes: NotNegative | None,
-    ) -> None:
+    def __init__(self, run: Run, metrics: MetricsFile, *, every_minutes: NotNegative | None) -> None:
         self.run = run
         self.metrics = metrics
-        self.interruption = interruption
         self.every_minutes = every_minutes
+        self.interrupted = False
+        self.handlers = {number: signal.getsignal(number) for number in STOP_SIGNALS}
         self.saved_batches = 0
         self.saved_at = time.monotonic()
         self.started_at = time.monotonic()
@@ -128,7 +90,9 @@ class LastCheckpoint(Callback):
         self.restored_metrics = state["callback_metrics"]
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Restore the metrics of the last validation, and correct Lightning's restart state."""
+        """Install the signal handlers, and correct what Lightning restores."""
+        for number in STOP_SIGNALS:  # after Lightning, which has already installed its own
+            signal.signal(number, self._interrupt)
         trainer.callback_metrics.update(self.restored_metrics)  # a plateau scheduler may read them
         self.saved_batches = trainer.fit_loop.epoch_loop.batch_progress.total.ready
         self.saved_at = time.monotonic()
@@ -147,7 +111,7 @@ class LastCheckpoint(Callback):
     ) -> None:
         if batch_idx == 0 or batch_idx % trainer.accumulate_grad_batches != 0:
             return
-        save = self.interruption.requested or self._is_time(trainer)
+        save = self.interrupted or self._is_time(trainer)
         if trainer.strategy.reduce_boolean_decision(save, all=False):
             self._save(trainer)
             self._stop_if_requested(trainer)
@@ -160,6 +124,22 @@ class LastCheckpoint(Callback):
         """Save the end of training: a run that is killed later only has to be evaluated."""
         self._save(trainer)
         self._stop_if_requested(trainer)
+        self._restore_handlers()
+
+    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Restore the previous handlers if Lightning replaced them for an evaluation outside training."""
+        if trainer.state.fn != "fit":
+            self._restore_handlers()
+
+    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        self._restore_handlers()
+
+    def _interrupt(self, *_: Any) -> None:
+        self.interrupted = True
+
+    def _restore_handlers(self) -> None:
+        for number, handler in self.handlers.items():
+            signal.signal(number, handler)
 
     def _is_time(self, trainer: Trainer) -> bool:
         """Return whether it is time to save, by the clock of process 0."""
@@ -175,7 +155,7 @@ class LastCheckpoint(Callback):
         self.saved_at = time.monotonic()
 
     def _stop_if_requested(self, trainer: Trainer) -> None:
-        if trainer.strategy.reduce_boolean_decision(self.interruption.requested, all=False):
+        if trainer.strategy.reduce_boolean_decision(self.interrupted, all=False):
             raise InterruptedRunError
 
 

@@ -12,7 +12,7 @@ from attnlab.nn.readout import PointerGenerator
 from attnlab.nn.seq2seq import TranslationModel
 from attnlab.settings import Probability
 from attnlab.training.losses.base import LossTerm, Outputs, Trained
-from attnlab.training.models import load_model
+from attnlab.training.models import difference, load_model
 from attnlab.types import PAD, Batch
 
 Teachers = Annotated[Sequence[str], "a list of run directories or checkpoint files"]
@@ -53,23 +53,16 @@ class Distillation(LossTerm):
         if not self.locations:
             raise UserError(f"{setting}=[]: give a list of run directories or checkpoint files")
         try:
-            config, vocabularies, teacher = load_model([locate_run(name)[1] for name in self.locations])
+            paths = [locate_run(name)[1] for name in self.locations]
+            config, vocabularies, teacher, _ = load_model(paths)
         except UserError as error:
             raise UserError(f"{setting}: {error}") from error
-        differing = {
-            "their vocabularies: give runs with the same data and tokenizers, such as several seeds": (
-                [side.to_json() for side in vocabularies] != [side.to_json() for side in module.vocabularies]
-            ),
-            "batching.source_eos: give runs in which it is equal": (
-                config.batching.source_eos != module.data.source_eos
-            ),
-            "whether the readout copies: give teachers that do what this run does": (
-                copies(teacher) != copies(module.network)
-            ),
-        }
-        for difference, differs in differing.items():
-            if differs:
-                raise UserError(f"{setting}: {self.locations[0]} and this run differ in {difference}")
+        eos = [config.batching.source_eos, module.data.source_eos]
+        reason = difference(vocabularies, module.vocabularies, eos)
+        if copies(teacher) != copies(module.network):
+            reason = "whether the readout copies: give teachers that do what this run does"
+        if reason:
+            raise UserError(f"{setting}: {self.locations[0]} and this run differ in {reason}")
         return teacher
 
     def __call__(self, outputs: Outputs, batch: Batch, progress: float) -> Tensor:
