@@ -49,6 +49,10 @@ Component = Annotated[dict[str, Any], Predicate(lambda node: "_target_" in node)
 """A section from which another object is built."""
 
 
+Intervention = Literal["uniform", "shuffled", "argmax", "previous", "none"]
+"""Values of `attention_override`; see `attnlab.nn.attention.interventions`."""
+
+
 class RunSettings(TypedDict, total=False):
     """Settings outside all sections.
 
@@ -56,8 +60,7 @@ class RunSettings(TypedDict, total=False):
         fused: hand-written backward passes and oneDNN products; false for plain PyTorch.
         overfit: train and validate on this many training pairs only, to find errors; null for all data.
         attention_bias: a bias inside the tanh of attention=additive and concat.
-        attention_override: intervention in `attnlab evaluate`: uniform, shuffled, argmax, previous, none or
-            all.
+        attention_override: intervention in `attnlab evaluate`, or all of them.
     """
 
     name: str
@@ -70,7 +73,7 @@ class RunSettings(TypedDict, total=False):
     shared_vocabulary: bool
     attention_size: Size
     attention_bias: bool
-    attention_override: str | None
+    attention_override: Intervention | Literal["all"] | None
 
 
 class PathSettings(TypedDict, total=False):

@@ -84,6 +84,10 @@ def start(options: str, name: str, value: Any) -> str | None:
     return None
 
 
+def test_default_composition_has_at_most_175_settings() -> None:
+    assert len({*known_settings(plain(""), imported=True)} - {*SECTIONS}) <= 175
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS)
 def test_every_value_of_every_setting_is_refused_in_one_line_or_builds(options: str) -> None:

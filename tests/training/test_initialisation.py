@@ -210,7 +210,7 @@ def with_vocabularies(vocabularies: object) -> Callable[[Path], None]:
         (saved_by_torch(torch.zeros(3)), "is not a checkpoint: it contains a Tensor"),
         (saved_by_torch({"state_dict": WEIGHTS, "epoch": 1}), "was not written by attnlab"),
         (saved_by_torch({"attnlab": None}), "does not fit this version of attnlab"),
-        (saved_by_torch({"attnlab": VOCABULARIES}), "does not fit this version of attnlab .*state_dict"),
+        (saved_by_torch({"attnlab": VOCABULARIES}), "does not fit this version of attnlab: .*state_dict"),
         (with_vocabularies(["{", "{"]), "does not fit this version of attnlab"),
         (
             saved_by_torch({"attnlab": VOCABULARIES, "state_dict": {"model.x": torch.zeros(3)}}),

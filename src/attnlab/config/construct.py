@@ -55,6 +55,11 @@ def accepts(node: Any, argument: str) -> bool:
     return argument in arguments_of(_target(node)).types
 
 
+def accepted(node: Any, **arguments: Any) -> dict[str, Any]:
+    """Return those of the arguments that the target of a config node takes."""
+    return {name: value for name, value in arguments.items() if accepts(node, name)}
+
+
 class Arguments(NamedTuple):
     """The arguments of a class or function."""
 

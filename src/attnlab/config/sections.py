@@ -49,7 +49,10 @@ SECTIONS = {
     "readout": Section(supplied=("state_size", "context_size", "input_size", "vocabulary_size", "embedding")),
     "optimizer": Section(
         declared=settings.OptimizerSettings,
-        supplied=("params", "maximize", "capturable", "differentiable"),
+        supplied=(
+            *("params", "maximize", "capturable", "differentiable"),
+            *("foreach", "decoupled_weight_decay"),  # optimizer.fused and optimizer=adamw
+        ),
     ),
     "scheduler": Section(f"{ARGUMENTS_OF_MODULE}.schedule_arguments", supplied=("lr",)),
     "scheduler.schedule": Section(supplied=("optimizer", "total_steps", "steps_per_epoch", "T_max")),
@@ -82,12 +85,16 @@ SECTIONS = {
             *("logger", "callbacks", "plugins", "default_root_dir", "enable_checkpointing", "barebones"),
             *("enable_progress_bar", "enable_model_summary", "use_distributed_sampler", "overfit_batches"),
             *("num_sanity_val_steps", "limit_predict_batches", "reload_dataloaders_every_n_epochs"),
-            *("enable_autolog_hparams", "model_registry", "inference_mode"),
+            *("enable_autolog_hparams", "model_registry", "inference_mode", "benchmark", "sync_batchnorm"),
         ),
     ),
     "callbacks": Section(optional=True),
     "callbacks.early_stopping": Section(
-        supplied=("log_rank_zero_only", "check_on_train_epoch_end", "strict", "verbose"), optional=True
+        supplied=(
+            *("log_rank_zero_only", "check_on_train_epoch_end", "strict", "verbose"),
+            *("check_finite", "stopping_threshold", "divergence_threshold"),
+        ),
+        optional=True,
     ),
     "logger": Section(optional=True),
     "explain": Section(optional=True),

@@ -17,8 +17,7 @@ from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from attnlab.config.construct import accepts, construct, constructor, report_errors, section
-from attnlab.config.options import suggest
+from attnlab.config.construct import accepted, construct, constructor, report_errors, section
 from attnlab.data.corpus import Corpus, Pair, Preparation, plain_pair
 from attnlab.data.examples import Examples, encode
 from attnlab.data.features import feature_ids, pair_with_features
@@ -141,7 +140,7 @@ def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     source_embedding, target_embedding = _build_embeddings(config, vocabularies)
     encoder_settings = section(config, "encoder")
     encoder = constructor(encoder_settings)(
-        input_size=source_embedding.width, **_tokenizer_argument(encoder_settings, vocabularies.source)
+        input_size=source_embedding.width, **accepted(encoder_settings, tokenizer=vocabularies.source)
     )
     features = construct(
         config.features,
@@ -210,30 +209,25 @@ def _build_embeddings(
     config: DictConfig, vocabularies: Vocabularies
 ) -> tuple[TokenEmbedding, TokenEmbedding]:
     """Build the embeddings of source and target, which are one object if `embedding.shared`."""
-    source = _build_embedding(config, "embedding", vocabularies.source)
     own = config.get("target_embedding") is not None
-    if not config.embedding.get("shared"):
-        name = "target_embedding" if own else "embedding"
-        return source, _build_embedding(config, name, vocabularies.target)
-    if not config.shared_vocabulary:
+    shared = config.embedding.get("shared")
+    if shared and not config.shared_vocabulary:
         raise UserError(
             "embedding.shared=true needs one vocabulary for both sides: set shared_vocabulary=true"
         )
-    if own:
+    if shared and own:
         raise UserError("embedding.shared=true has one embedding: leave out target_embedding")
-    return source, source
 
+    def build(name: str, tokenizer: Tokenizer) -> TokenEmbedding:
+        settings = section(config, name)
+        given = accepted(settings, tokenizer=tokenizer)
+        embedding: TokenEmbedding = construct(settings, vocabulary_size=tokenizer.size, **given)
+        return embedding
 
-def _build_embedding(config: DictConfig, name: str, tokenizer: Tokenizer) -> TokenEmbedding:
-    settings = section(config, name)
-    given = _tokenizer_argument(settings, tokenizer)
-    embedding: TokenEmbedding = construct(settings, vocabulary_size=tokenizer.size, **given)
-    return embedding
-
-
-def _tokenizer_argument(settings: Any, tokenizer: Tokenizer) -> dict[str, Tokenizer]:
-    """Return the argument `tokenizer` of a part that takes it, to find the tokens that it treats apart."""
-    return {"tokenizer": tokenizer} if accepts(settings, "tokenizer") else {}
+    source = build("embedding", vocabularies.source)
+    if shared:
+        return source, source
+    return source, build("target_embedding" if own else "embedding", vocabularies.target)
 
 
 def _is_feature(config: DictConfig, vocabularies: Vocabularies) -> Tensor:
@@ -267,39 +261,30 @@ def _build_readout(config: DictConfig, decoder: Decoder, embedding: TokenEmbeddi
         context_size=decoder.context_size,
         input_size=embedding.width,
         vocabulary_size=embedding.table.num_embeddings,
-        **({"embedding": embedding.table} if accepts(config.readout, "embedding") else {}),
+        **accepted(config.readout, embedding=embedding.table),
     )
 
 
 def build_interventions(config: DictConfig, network: TranslationModel) -> dict[str, Attention]:
     """Build the attention under each intervention that `attention_override` selects, by intervention."""
     selected = config.get("attention_override")
-    if selected not in (None, "all", *INTERVENTIONS):
-        near = suggest(str(selected), ("all", *INTERVENTIONS))
-        raise UsageError(
-            f"Unknown attention_override {selected!r}.{near} Options: {', '.join(INTERVENTIONS)}, all"
-        )
     if selected is None:
         return {}
     if not isinstance(network, Seq2Seq):
         raise UsageError(f"attention_override={selected} needs a single network: give one run")
     attention = network.decoder.attention
-    try:
+    with report_errors("attention_override"):
         return {
             name: intervene(attention, name, seed=config.seed)
             for name in INTERVENTIONS
             if selected in (name, "all")
         }
-    except ValueError as error:
-        raise UserError(str(error)) from error
 
 
 def build_translator(
     config: DictConfig, vocabularies: Vocabularies, *, max_length: Size | None = None, **search: Any
 ) -> Translator:
-    """Build the search and the reranking that decode sources to predictions.
-
-    Settings in `search` replace those of the configuration.
+    """Build the search and the reranking; settings in `search` replace those of the configuration.
 
     Args:
         max_length: maximum number of output tokens, EOS excluded; null for 1.5 times the longest training or

@@ -16,7 +16,7 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler
 from omegaconf import DictConfig
 
-from attnlab.config.construct import accepts, beside, construct, section
+from attnlab.config.construct import accepted, beside, construct, section
 from attnlab.data.corpus import Corpus
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.tokenization.vocabularies import Vocabularies
@@ -164,19 +164,15 @@ def build_loggers(config: DictConfig, run: Run) -> list[Logger]:
 
     Each receives the run directory as `run` or `save_dir`.
     """
-    available = {"run": run, "save_dir": str(run.directory)}
-    loggers: list[Any] = [
-        construct(
-            node,
-            **{name: value for name, value in available.items() if name not in node and accepts(node, name)},
-        )
-        for node in (config.get("logger") or {}).values()
-        if node is not None
-    ]
-    built = [logger for logger in loggers if logger is not None]
-    for logger in built:
-        logger.log_hyperparams(flatten(config))
-    return built
+    nodes = [node for node in (config.get("logger") or {}).values() if node is not None]
+    loggers: list[Logger] = []
+    for node in nodes:
+        given = accepted(node, run=run, save_dir=str(run.directory))
+        logger = construct(node, **{name: value for name, value in given.items() if name not in node})
+        if logger is not None:
+            logger.log_hyperparams(flatten(config))
+            loggers.append(logger)
+    return loggers
 
 
 def build_callbacks(config: DictConfig, run: Run, metrics: MetricsFile, *, terminal: bool) -> list[Callback]:

@@ -15,7 +15,7 @@ from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from attnlab.config.construct import accepts, construct, constructor, section
+from attnlab.config.construct import accepted, construct, constructor, section
 from attnlab.config.trust import walk
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.files.digests import file_digest
@@ -60,7 +60,7 @@ def check_parts(
     Raises:
         PartError: if a part does not keep the contract of its base class.
     """
-    given = {"tokenizer": tokenizer} if accepts(config.encoder, "tokenizer") else {}
+    given = accepted(config.encoder, tokenizer=tokenizer)
     sizes = {name: getattr(network.decoder.attention, name) for name in ("query_size", "memory_size")}
     normaliser = construct(section(config, "normaliser"))
     make_attention = partial(constructor(config.attention).function, normaliser=normaliser)

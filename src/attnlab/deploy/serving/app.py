@@ -20,8 +20,8 @@ from attnlab.deploy.serving.models import Map, ServedModel
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
 from attnlab.files.terminal import escape_control_characters
-from attnlab.nn.attention.interventions import Intervention
 from attnlab.report import html as page
+from attnlab.settings import Intervention
 
 FOLDER = Path(__file__).parent
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, NamedTuple, get_args
 
 import torch
 from torch import Tensor, nn
@@ -12,9 +12,9 @@ from attnlab.nn.attention.hard import one_hot_argmax
 from attnlab.nn.attention.multihead import MultiHead
 from attnlab.nn.attention.numerics import at_least_float32
 from attnlab.nn.attention.per_layer import PerLayer
+from attnlab.settings import Intervention
 from attnlab.types import Memory
 
-Intervention = Literal["uniform", "shuffled", "argmax", "previous", "none"]
 INTERVENTIONS: tuple[Intervention, ...] = get_args(Intervention)
 
 MULTIPLIER, MODULUS = 48271, 2**31 - 1
