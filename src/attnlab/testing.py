@@ -105,10 +105,9 @@ class Part:
     def shaped(self, method: str, value: Any, shape: Sequence[int], letters: str) -> Tensor:
         """Return a result, of any shape, after checking that it is finite and has the expected shape."""
         expected = f"{letters} = {[*shape]}"
-        if value is None:
-            self.fail(method, f"returns None: return a tensor {expected}")
         if not isinstance(value, Tensor):
-            self.fail(method, f"returns {type(value).__name__}: return a tensor {expected}")
+            kind = "None" if value is None else type(value).__name__
+            self.fail(method, f"returns {kind}: return a tensor {expected}")
         if [*value.shape] != [*shape]:
             self.fail(method, f"returns a tensor of shape {[*value.shape]}, expected {expected}")
         if not value.isfinite().all():
@@ -184,9 +183,8 @@ def check_attention(
         contexts, weights = _walk(part, query, memory)
         if weights.masked_fill(memory.mask[:, None, None], 0).any():
             part.fail("forward", "gives weight to padding: apply memory.mask, which is True at real tokens")
-        again = _walk(part, query, memory)[0]
         problem = "gives other results in a second call: return state, store none"
-        part.equal("forward", again, contexts, problem)
+        part.equal("forward", _walk(part, query, memory)[0], contexts, problem)
         method = "score" if scored else "forward"
         padded = memory._replace(states=memory.states.masked_fill(~memory.mask[..., None], 7.0))
         problem = "depends on the values at padding"

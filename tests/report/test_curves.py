@@ -6,8 +6,7 @@ from pathlib import Path
 from figure_checks import pixels, texts
 from matplotlib.colors import to_rgba
 
-from attnlab.report.curves import plot_curves
-from attnlab.training.curves import save_training_curves
+from attnlab.report.curves import plot_curves, save_training_curves
 
 
 def test_lines_pass_through_their_points() -> None:

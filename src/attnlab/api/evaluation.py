@@ -113,7 +113,6 @@ def evaluate(
     splits = ("val",) if split == "val" else corpus.test_splits or ("val",)
     setup = _Setup(
         config=config,
-        network=network,
         data=components.build_data(config, corpus, vocabularies),
         module=components.build_module(config, network, vocabularies, corpus),
         members=members,
@@ -135,7 +134,6 @@ class _Setup:
     """The objects of an evaluation, for all of its splits."""
 
     config: DictConfig
-    network: TranslationModel
     data: Seq2SeqData
     module: Seq2SeqModule
     members: list[tuple[Run, Path]]
@@ -147,8 +145,8 @@ class _Setup:
     @property
     def decoder(self) -> Decoder:
         """The decoder of a single network: ensembles have neither interventions nor explanations."""
-        assert isinstance(self.network, Seq2Seq)
-        return self.network.decoder
+        assert isinstance(self.module.network, Seq2Seq)
+        return self.module.network.decoder
 
     @property
     def changes(self) -> list[str]:
@@ -167,8 +165,7 @@ class _Setup:
             self.config, devices=1, num_nodes=1, strategy="auto", callbacks=[Predictions(folder)]
         )
         run_split = trainer.validate if split == "val" else trainer.test
-        (metrics,) = run_split(self.module, datamodule=self.data, verbose=False)
-        return {name: float(value) for name, value in metrics.items()}
+        return dict(run_split(self.module, datamodule=self.data, verbose=False)[0])
 
 
 def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attention]) -> Evaluation:

@@ -1,1 +1,1 @@
-"""The LightningModule, checkpoints, schedules, loggers, training curves and callbacks."""
+"""The LightningModule, checkpoints, schedules, loggers and callbacks."""

@@ -23,12 +23,12 @@ from attnlab.files.run_identity import identity
 from attnlab.metrics import registry
 from attnlab.metrics.registry import describe_foreign, signatures
 from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.report.curves import save_training_curves
 from attnlab.training import components
 from attnlab.training.callbacks.checkpoints import BestCheckpoint, LastCheckpoint
 from attnlab.training.callbacks.reproducibility import EpochDigests
 from attnlab.training.checkpoints import read_checkpoint, read_newest_checkpoint
 from attnlab.training.components import build_objects
-from attnlab.training.curves import save_training_curves
 from attnlab.training.environment import gpu_names, peak_memory
 from attnlab.training.hardware import choose_for_machine
 from attnlab.training.loggers import MetricsFile, TolerantWandbLogger
