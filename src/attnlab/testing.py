@@ -274,19 +274,18 @@ def _check_influence(part: Part, query: Tensor, memory: Memory) -> None:
         part.fail("score", "gives the same weights for every query and every memory: it attends to nothing")
 
 
-def check_encoder(make: Callable[..., Encoder], input_size: int = INPUT_SIZE) -> None:
+def check_encoder(make: Callable[..., Encoder]) -> None:
     """Check that an encoder keeps the contract of `Encoder`.
 
     Shapes; no influence of padding; equal states for a sentence alone and in a batch; finite gradients.
 
     Args:
         make: the class, or a partial of it with its settings; called with `input_size`.
-        input_size: E.
     """
     with isolated():
-        part = Part(make, Encoder, input_size=input_size)
+        part = Part(make, Encoder, input_size=INPUT_SIZE)
         part.module.eval()
-        embedded = torch.randn(len(LENGTHS), max(LENGTHS), input_size).requires_grad_()  # [B, S, E]
+        embedded = torch.randn(len(LENGTHS), max(LENGTHS), INPUT_SIZE).requires_grad_()  # [B, S, E]
         lengths = torch.tensor(LENGTHS)
         mask = torch.arange(max(LENGTHS)) < lengths[:, None]  # [B, S]
         states = _encode(part, embedded, lengths, mask).states[mask]  # [N, D]

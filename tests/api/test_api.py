@@ -174,6 +174,16 @@ def test_scores_of_translations_equal_those_of_the_search(model: attnlab.Model) 
         model.score([("", "3")])
 
 
+def test_progress_bar_is_shown_unless_it_is_turned_off(
+    model: attnlab.Model, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("attnlab.training.model.PROGRESS_DELAY", 0)
+    for settings, is_shown in (({}, True), ({"progress": False}, False)):
+        for work in (model.translate, model.score):
+            work([("3 4", "4 3")] if work == model.score else "3 4", **settings)
+            assert ("1/1" in capsys.readouterr().err) == is_shown
+
+
 def test_unknown_tokens_of_given_translations_keep_their_spelling(tmp_path: Path) -> None:
     model = attnlab.load(write_checkpoint(tmp_path))
     (score,) = model.score([("horse", "horse zebra")])

@@ -61,11 +61,7 @@ def load(
 
 
 def locate_all(runs: RunPath | Sequence[RunPath]) -> list[tuple[Run, Path]]:
-    """Return the run and the checkpoint of each member of a model.
-
-    Raises:
-        UserError: if there is none, or a checkpoint is missing.
-    """
+    """Return the run and the checkpoint of each member of a model."""
     members = [runs] if isinstance(runs, (str, Path, Run)) else list(runs)
     if not members:
         raise UserError("No run to load: give a run directory or a checkpoint file")

@@ -28,11 +28,7 @@ def read_lexicon(model: Model, path: str) -> dict[str, str]:
 
 
 def without_unknown(pair: Pair, tokenizer: Tokenizer) -> Pair:
-    """Return a pair without the symbols of its source that are outside the vocabulary.
-
-    Raises:
-        UserError: if no symbol is left.
-    """
+    """Return a pair without the symbols of its source that are outside the vocabulary."""
     ids, unknown = tokenizer.encode(pair.source), tokenizer.id_of(UNKNOWN)
     if unknown not in ids:
         return pair
@@ -51,9 +47,6 @@ def fill_unknown(prediction: Prediction, tokenizer: Tokenizer, mark: str | None 
         prediction: a prediction with attention weights.
         tokenizer: the target tokenizer.
         mark: text in place of the symbols; None for the symbols themselves.
-
-    Raises:
-        UserError: if there are unknown symbols, but no weights.
     """
     if not any(token.startswith(PREFIX) for token in prediction.source_tokens):
         return prediction

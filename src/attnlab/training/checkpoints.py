@@ -44,11 +44,7 @@ READ_ERRORS = (
 
 
 def save_checkpoint(checkpoint: dict[str, Any], path: Path) -> None:
-    """Write a temporary file, flush it to disk and rename it.
-
-    Raises:
-        UserError: if there is no space left for it.
-    """
+    """Write a temporary file, flush it to disk and rename it."""
     try:
         with open_atomically(path) as file:
             torch.save(checkpoint, file)
@@ -66,12 +62,7 @@ def save_checkpoint(checkpoint: dict[str, Any], path: Path) -> None:
 
 
 def read_checkpoint(path: Path, *, map_location: Any = "cpu") -> dict[str, Any]:
-    """Load and verify a checkpoint.
-
-    Raises:
-        UserError: if the file is missing, truncated or damaged, or contains anything but plain values and
-            tensors.
-    """
+    """Load and verify a checkpoint of plain values and tensors."""
     try:
         _verify(path)
         checkpoint = torch.load(path, map_location=map_location, weights_only=True)

@@ -81,9 +81,6 @@ def build_objects(
     Returns:
         The module, whose configuration has the settings that follow from the machine, the data and other
         settings; the data; and "init" and "word_vectors", the origin of the initial weights.
-
-    Raises:
-        UserError: if a setting or a part does not fit the others or the data.
     """
     log.info("reading the data")
     corpus = build_corpus(config, corpus)

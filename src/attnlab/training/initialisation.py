@@ -109,12 +109,7 @@ def initialise(network: Seq2Seq, vocabularies: Vocabularies, source: Source) -> 
 
     A parameter is loaded if its name and its shape are equal. In a table with one row per entry of a
     vocabulary, the rows of the checkpoint's entries are loaded: the length of such a table is the size of the
-    vocabulary, in the checkpoint and in the network.
-
-    Args:
-        network: gets the weights.
-        vocabularies: those of the network, which extend those of the checkpoint.
-        source: the checkpoint.
+    vocabulary, in the checkpoint and in the network, whose vocabularies extend those of the checkpoint.
 
     Returns:
         Path and SHA-256 of the checkpoint, and the numbers of loaded, new and left out parameters.

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from tqdm import tqdm
 
 from attnlab.config.checks import check_values
@@ -152,11 +152,7 @@ class Model:
         return [results[row] for row in range(len(read))]
 
     def read(self, source: str, target: str = "", *, name: str = "source") -> Pair:
-        """Return the pair of a source, and of a target or prefix, as the network reads it.
-
-        Raises:
-            UserError: if a text is not valid or is too long for the network, or if the source has no tokens.
-        """
+        """Return the pair of a source, and of a target or prefix, as the network reads it, if it is valid."""
         if not isinstance(source, str) or not source.strip():
             raise UserError(f"{name} is {source!r}: give a string with at least one token")
         for text in (source, target):
@@ -199,15 +195,9 @@ class Model:
         return max_positions(self.network, "encoder"), max_positions(self.network, "decoder")
 
     def translator(self, **search: Any) -> Translator:
-        """Build the search of the run, with these settings of the group `search` replaced.
-
-        Raises:
-            UserError: if a setting is out of range.
-        """
-        settings: Any = OmegaConf.to_container(self.config.search)
-        settings |= search
-        check_values({"search": settings})
-        translator = build_translator(self.config, self.vocabularies, **settings)
+        """Build the search of the run, with these settings of the group `search` replaced."""
+        check_values({"search": {**self.config.search, **search}})
+        translator = build_translator(self.config, self.vocabularies, **search)
         if translator.max_length >= self.max_lengths[1]:
             raise UsageError(
                 f"search.max_length={translator.max_length}: positions=learned of the decoder has "
@@ -226,16 +216,11 @@ class Model:
         weights: bool = True,
         progress: bool = False,
     ) -> list[list[Prediction]]:
-        """Decode pairs of `read`.
+        """Decode pairs of `read`, whose targets are prefixes; see `translate`.
 
         Args:
-            pairs: N sources, with the prefixes of their outputs as targets.
-            nbest: number of hypotheses per pair, at most the beam size.
             indices: `Prediction.index` of each pair, which also seeds its samples; its position by default.
-            batch_size: maximum number of pairs in a batch; None for 256 hypotheses, or up to 2,048 with a
-                small vocabulary.
             weights: whether `Prediction.weights` are used. If not, they are None.
-            progress: show a progress bar if it takes more than two seconds.
 
         Returns:
             For each pair at most `nbest` predictions, best first.
@@ -259,9 +244,6 @@ class Model:
         Returns:
             A prediction whose hypothesis is the target. Its score is length-normalised as in `translate`,
             without the reranking of the run.
-
-        Raises:
-            UserError: as in `score`.
         """
         pair = self.read(source, target)
         batch = encode_pairs(self.config, self.vocabularies, [pair])[[0]]

@@ -49,16 +49,12 @@ def check_parts(
     the training.
 
     Args:
-        config: the configuration of a run.
-        network: its network, which knows the sizes.
+        network: network of the configuration, which knows the sizes.
         tokenizer: of the source, for encoders that take it.
         shipped: check the parts of attnlab too.
 
     Yields:
         The name of each part that passed, such as "attention cosine.Cosine".
-
-    Raises:
-        PartError: if a part does not keep the contract of its base class.
     """
     given = accepted(config.encoder, tokenizer=tokenizer)
     sizes = {name: getattr(network.decoder.attention, name) for name in ("query_size", "memory_size")}
@@ -91,13 +87,7 @@ def is_unchecked(term: LossTerm) -> bool:
 
 
 def check_loss_term(term: LossTerm, batch: Batch, outputs: Outputs) -> None:
-    """Check that a term of the loss is a mean over target tokens, with a finite gradient.
-
-    Args:
-        term: the term, ready to be called.
-        batch: B sentences.
-        outputs: what a network predicts for them.
-    """
+    """Check that a prepared term of the loss is a mean over target tokens, with a finite gradient."""
     with isolated():
         part = Part(lambda: term, LossTerm)
         weights, logits = (each.detach().requires_grad_() for each in (outputs.weights, outputs.logits))

@@ -199,9 +199,7 @@ def log_untrained(checkpoint: DictConfig, logged: dict[str, list[tuple[int, floa
 def _checkpoint_to_resume(run: Run, metrics: MetricsFile, contents: dict[str, Any]) -> Path | None:
     """Return the checkpoint to resume from, or None, and truncate metrics.csv to its state at that time.
 
-    Raises:
-        UserError: if the data or the precision of `contents` (see `checkpoint_contents`) differs from the
-            checkpoint's, or the checkpoint is another run's.
+    It must be of this run, and its data and precision those of `contents`; see `checkpoint_contents`.
     """
     newest = read_newest_checkpoint(run.last, run.previous)
     if newest is None:
