@@ -10,7 +10,6 @@ nor the CRC-32 of the entries; `read_checkpoint` does.
 
 import hashlib
 import logging
-import mmap
 import os
 import pickle
 import zipfile
@@ -31,6 +30,9 @@ from attnlab.files.writing import no_space_left, open_atomically
 log = logging.getLogger(__name__)
 
 DIGEST_SIZE = hashlib.sha256().digest_size
+
+BLOCK = 2**20
+"""Bytes that are read at once."""
 
 READ_ERRORS = (
     RuntimeError,  # includes NotImplementedError of an unknown compression method
@@ -61,11 +63,15 @@ def save_checkpoint(checkpoint: dict[str, Any], path: Path) -> None:
         ) from error
 
 
-def read_checkpoint(path: Path, *, map_location: Any = "cpu") -> dict[str, Any]:
-    """Load and verify a checkpoint of plain values and tensors."""
+def read_checkpoint(path: Path, *, map_location: Any = "cpu", mmap: bool = True) -> dict[str, Any]:
+    """Load and verify a checkpoint of plain values and tensors.
+
+    Its tensors are mapped: only what is read of them takes memory. `mmap=False` is for a training, which
+    replaces the file.
+    """
     try:
         _verify(path)
-        checkpoint = torch.load(path, map_location=map_location, weights_only=True)
+        checkpoint = torch.load(path, map_location=map_location, mmap=mmap, weights_only=True)
     except FileNotFoundError:
         raise UserError(f"{path} does not exist. Give a run directory or a checkpoint file") from None
     except (PermissionError, IsADirectoryError) as error:
@@ -90,18 +96,20 @@ def _verify(path: Path) -> None:
 
     Compressed entries are refused as well: torch writes none, and a small file could fill the memory.
     """
-    with (
-        zipfile.ZipFile(path) as archive,
-        path.open("rb") as file,
-        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
-        memoryview(mapped) as content,
-    ):
+    with path.open("rb") as file, zipfile.ZipFile(file) as archive:
         if any(entry.file_size > entry.compress_size for entry in archive.infolist()):
             raise zipfile.BadZipFile("it is compressed")
-        if bytes(content[-2:]) == b"\0\0":  # no comment, so it was not written by attnlab
+        file.seek(-2, os.SEEK_END)
+        if file.read() == b"\0\0":  # no comment, so it was not written by attnlab
             if damaged := archive.testzip():
                 raise zipfile.BadZipFile(f"the checksum of {damaged} is wrong")
-        elif archive.comment != hashlib.sha256(content[:-DIGEST_SIZE]).digest():
+            return
+        digest, left = hashlib.sha256(), file.seek(-DIGEST_SIZE, os.SEEK_END)
+        file.seek(0)
+        while left and (block := file.read(min(left, BLOCK))):
+            digest.update(block)
+            left -= len(block)
+        if archive.comment != digest.digest():
             raise zipfile.BadZipFile("its checksum is wrong")
 
 

@@ -65,7 +65,7 @@ class AtomicCheckpointIO(TorchCheckpointIO):
     def load_checkpoint(
         self, path: str | Path, map_location: Any | None = None, weights_only: bool | None = None
     ) -> dict[str, Any]:
-        return read_checkpoint(Path(path), map_location=map_location)
+        return read_checkpoint(Path(path), map_location=map_location, mmap=False)
 
 
 def build_objects(

@@ -103,11 +103,12 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     seconds, epoch_digests = of_kind[LastCheckpoint].seconds, of_kind[EpochDigests].digests
 
     # Evaluation
+    module.load_state_dict(read_checkpoint(run.best)["state_dict"])
     trainer.loggers = []  # the best checkpoint's scores are not part of the validation curve
-    scores = dict(trainer.validate(module, datamodule=data, ckpt_path=run.best, verbose=False)[0])
+    scores = dict(trainer.validate(module, datamodule=data, verbose=False)[0])
     trainer.loggers = loggers
     for data.test_split in corpus.test_splits:
-        scores.update(trainer.test(module, datamodule=data, ckpt_path=run.best, verbose=False)[0])
+        scores.update(trainer.test(module, datamodule=data, verbose=False)[0])
 
     if trainer.is_global_zero:
         save_training_curves(read_metrics(run.metrics), run.figures)
