@@ -4,10 +4,13 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+
+from attnlab.files.run_directory import Run
 
 
 @contextmanager
@@ -69,3 +72,15 @@ def wait_for(condition: Callable[[], object], seconds: float = 240) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.2)
+
+
+HOLD = "import sys; from attnlab.files.run_directory import Run; from pathlib import Path\n"
+HOLD += "with Run(Path(sys.argv[1])).lock(): print(flush=True); sys.stdin.readline()"
+
+
+@contextmanager
+def held(run: Run) -> Iterator[subprocess.Popen[bytes]]:
+    """Let another process hold the lock of a run inside the block, or until its standard input ends."""
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(run.directory)], stdin=-1, stdout=-1) as holder:
+        holder.stdout.readline()
+        yield holder

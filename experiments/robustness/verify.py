@@ -25,11 +25,12 @@ KILLS = 10
 """Kills per verification."""
 
 
-def attnlab(*arguments: str, folder: Path) -> str:
+def attnlab(*arguments: str, folder: Path, **environment: str) -> str:
     """Run a command and return its output."""
     return subprocess.run(
         [ATTNLAB, *arguments],
         cwd=folder,
+        env={**os.environ, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -46,8 +47,8 @@ def verify(setting: str, seed: int, work: Path) -> dict[str, object]:
     scratch = folder / f"again{seed}"
     shutil.rmtree(scratch, ignore_errors=True)  # of a verification that did not end
     scratch.mkdir()
-    options = ("--kills", str(KILLS), "--seed", str(seed), "--folder", str(scratch))
-    output = attnlab("verify", str(run), *options, folder=folder)
+    options = ("--kills", str(KILLS), "--seed", str(seed))
+    output = attnlab("verify", str(run), *options, folder=folder, TMPDIR=str(scratch))
     match = re.search(r"^(PASS|FAIL) .*?kills: (\d+), trainings: (\d+)", output, re.MULTILINE | re.DOTALL)
     if match is None:
         raise SystemExit(output)

@@ -180,7 +180,9 @@ def test_files_of_the_current_folder_replace_no_packages(tmp_path: Path) -> None
         elsewhere = attnlab(
             command, str(directory), "--trust", "cosine", folder=tmp_path, stdin="3 4\n", code=1
         )
-        assert_refused(elsewhere, "cosine.Cosine", f"trained in {folder}: add --import-from {folder}")
-        options = ["--trust", "cosine", "--import-from", str(folder)]
-        attnlab(command, str(directory), *options, folder=tmp_path, stdin="3 4\n")
+        assert_refused(elsewhere, "cosine.Cosine", f"trained in {folder}: start the command there")
+        environment = {"PYTHONPATH": str(folder), "process": subprocess.Popen}
+        attnlab(
+            *(command, str(directory), "--trust", "cosine"), folder=tmp_path, stdin="3 4\n", **environment
+        )
     assert not (folder / "executed").exists()

@@ -50,7 +50,6 @@ USAGE: list[Row] = [
     ("predict RUN search.max_length=1000000000000", b"3\n", 1, "not enough memory: .*allocate"),
     ("predict RUN --strict=yes", b"", 2, "ignored explicit argument 'yes'"),
     ("predict RUN --bea 2", b"", 2, "unrecognized arguments: --bea"),
-    ("predict RUN --import-from FILES/none", b"", 2, "FILES/none is not a folder"),
     ("predict RUN encoder.size=5", b"", 2, "predict changes only search.*, reranking and grammar"),
     ("predict RUN data.path=x", b"", 2, "predict changes only search.*, reranking and grammar"),
     ("predict RUN search.top_k=3", b"", 2, "set search.temperature=1"),
@@ -207,9 +206,9 @@ PLACES = [
     ("FILES/text-config.ckpt", "does not fit this version"),
     ("FILES/interpolation.ckpt", "contains the interpolation"),
     ("FILES/foreign-class.ckpt", "names the class cosine.Cosine.*: add --trust cosine"),
-    ("FILES/foreign-class.ckpt --trust cosine", "cannot be imported: .*Add --import-from"),
-    ("FILES/foreign-class.ckpt --trust cosine.Cosine", "cannot be imported: .*Add --import-from"),
-    ("FILES/moved --trust cosine", "trained in /old: add --import-from /old"),
+    ("FILES/foreign-class.ckpt --trust cosine", "cannot be imported: .*PYTHONPATH=FOLDER"),
+    ("FILES/foreign-class.ckpt --trust cosine.Cosine", "cannot be imported: .*PYTHONPATH=FOLDER"),
+    ("FILES/moved --trust cosine", "trained in /old: start the command there, or with PYTHONPATH=/old"),
 ]
 PATHS: list[Row] = [
     *((f"predict {path}", b"3\n", 1, reason) for path, reason in PLACES),

@@ -20,7 +20,7 @@ def copy_of(run: Run, folder: Path) -> Run:
 
 def test_run_that_is_killed_and_resumed_has_the_same_results(trained: Run, tmp_path: Path) -> None:
     completed = attnlab(
-        "verify", str(trained.directory), "--kills", "2", "--folder", str(tmp_path), folder=tmp_path
+        "verify", str(trained.directory), "--kills", "2", folder=tmp_path, TMPDIR=str(tmp_path)
     )
     lines = completed.stdout.splitlines()
     assert len([line for line in lines if line.startswith("kill ")]) == 2
@@ -37,7 +37,7 @@ def test_run_with_other_results_fails_at_the_first_difference(trained: Run, tmp_
     run.config.write_text(text.replace("  max_epochs: 12\n", "  max_epochs: 1\n"))
     run.write_result("finished", python="2.7")
     completed = attnlab(
-        "verify", str(run.directory), "--kills", "0", "--folder", str(tmp_path), folder=tmp_path, code=1
+        "verify", str(run.directory), "--kills", "0", folder=tmp_path, TMPDIR=str(tmp_path), code=1
     )
     first, place, *others = completed.stdout.splitlines()
     digest = run.read_result()["epoch_digests"][0]

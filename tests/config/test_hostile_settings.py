@@ -1,5 +1,7 @@
 """Wrong settings are refused in one line, with exit code 2, before anything is created."""
 
+import os
+import pwd
 import re
 from collections.abc import Callable
 from functools import cache
@@ -13,7 +15,6 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
-from omegaconf.errors import OmegaConfBaseException
 
 from attnlab.config.checks import check_settings, drop_former
 from attnlab.config.compose import check_composed, compose_run, explain
@@ -325,15 +326,16 @@ def test_unknown_setting_is_named(section: str) -> None:
     check(refusal("logger=mlflow", f"{section}.nonsense=1"), rf"^Unknown setting '{section}\.nonsense'\.")
 
 
-def test_missing_home_folder_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_are_checked_without_a_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
-    with pytest.raises(OmegaConfBaseException) as refused:
-        compose_run([])
-    check(explain(refused.value), "HOME is not set: set it, or give .* paths.cache=FOLDER")
+    folder = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    assert compose_run([]).paths.cache == str(folder / ".cache" / "attnlab")
     with pytest.raises(HydraException) as unknown:
         compose_run(["seeed=1"])
     check(explain(unknown.value), "Did you mean 'seed'")
+    with pytest.raises(UsageError, match=r"Did you mean 'encoder\.size'"):
+        check_settings(compose_run(["encoder.sise=1"]))
 
 
 def test_defaults_pass_all_checks() -> None:

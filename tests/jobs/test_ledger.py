@@ -7,11 +7,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from attnlab.errors import INTERRUPTED
 from attnlab.files.digests import file_digest
 from attnlab.files.run_directory import Run
 from attnlab.files.writing import write_atomically
 from attnlab.jobs.ledger import Ledger
-from attnlab.jobs.status import print_finished, print_table
+from attnlab.jobs.status import print_finished
+from daemons import held
 
 
 def job(jobs: Ledger, folder: Path, name: str, monitor: str = "val/loss", **result: Any) -> Run:
@@ -25,7 +27,7 @@ def job(jobs: Ledger, folder: Path, name: str, monitor: str = "val/loss", **resu
 
 def printed_lines(jobs: Ledger, width: int = 160) -> list[str]:
     console = Console(file=StringIO(), width=width, soft_wrap=True)
-    print_table([*jobs.runs.values()], jobs.in_use, console)
+    jobs.end(console)
     lines = console.file.getvalue().splitlines()
     return [" ".join(line.replace("│", " ").split()) for line in lines]
 
@@ -74,12 +76,17 @@ def test_exit_code_is_that_of_the_worst_job(statuses: list[str | None], code: in
     for number, status in enumerate(statuses):
         metrics = {"metrics": {"val/loss": 1.0}} if status == "finished" else {}
         job(jobs, tmp_path, str(number), **({"status": status, **metrics} if status else {}))
-    assert jobs.exit_code() == code
-    if statuses:
-        run = next(iter(jobs.runs))
-        jobs.in_use[run] = f"{run} is in use by process 7"
-        assert jobs.exit_code() == 1
-        assert f"in use {run} is in use by process 7" in printed_lines(jobs)
+    assert jobs.end(Console(file=StringIO())) == code
+
+
+def test_run_of_another_process_is_in_use(tmp_path: Path) -> None:
+    jobs = Ledger()
+    run = job(jobs, tmp_path, "dot-seed0", status="interrupted")
+    with held(run) as holder:
+        assert jobs.end(Console(file=StringIO())) == 1
+        start = f"in use {run.directory} is in use by process {holder.pid} on "
+        assert any(line.startswith(start) for line in printed_lines(jobs))
+    assert jobs.end(Console(file=StringIO())) == INTERRUPTED
 
 
 def test_finished_run_names_the_data_files_that_changed(

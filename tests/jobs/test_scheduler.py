@@ -20,8 +20,8 @@ from attnlab.jobs import worker_process
 from attnlab.jobs.scheduler import Scheduler
 from attnlab.jobs.slot_scheduler import SlotScheduler
 from attnlab.jobs.slots import Slots
-from attnlab.jobs.status import state
-from daemons import wait_for
+from attnlab.jobs.status import read_status, state
+from daemons import held, wait_for
 
 WORKER = """
 import fcntl, json, os, signal, sys, time
@@ -244,20 +244,10 @@ def test_one_interruption_ends_hung_jobs(tmp_path: Path, monkeypatch: pytest.Mon
     assert state(run) == "interrupted"
 
 
-HOLD = "import sys, time; from attnlab.files.run_directory import Run; from pathlib import Path\n"
-HOLD += "with Run(Path(sys.argv[1])).lock(): print(flush=True); sys.stdin.readline()"
-
-
 def test_run_in_use_is_tried_again_at_the_end(tmp_path: Path) -> None:
     """One of two runs that another sweep holds becomes free while the third run is training."""
     runs = [job(tmp_path, "a"), job(tmp_path, "b"), job(tmp_path, "c", seconds=1.0)]
-    command = [sys.executable, "-c", HOLD]
-    with (
-        subprocess.Popen([*command, str(runs[0].directory)], stdin=-1, stdout=-1) as first,
-        subprocess.Popen([*command, str(runs[1].directory)], stdin=-1, stdout=-1) as second,
-    ):
-        for holder in (first, second):
-            holder.stdout.readline()
+    with held(runs[0]) as first, held(runs[1]) as second:
 
         def release() -> None:
             wait_for(lambda: tries(runs[2]))
@@ -265,9 +255,7 @@ def test_run_in_use_is_tried_again_at_the_end(tmp_path: Path) -> None:
 
         threading.Thread(target=release).start()
         scheduler = dispatch(runs, "a")
-        assert [state(run) for run in runs] == ["finished", "waiting", "finished"]
         assert [tries(run) for run in runs] == [1, 0, 1]
-        assert list(scheduler.in_use) == [runs[1].directory]
-        assert f"is in use by process {second.pid} on " in scheduler.in_use[runs[1].directory]
+        assert [read_status(run).state for run in runs] == ["finished", "in use", "finished"]
+        assert f"is in use by process {second.pid} on " in read_status(runs[1]).describe()
         assert scheduler.failed == 0
-        second.communicate(b"\n")

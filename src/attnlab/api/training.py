@@ -2,7 +2,6 @@
 
 import os
 import re
-import time
 from collections.abc import Callable, Sequence
 
 from attnlab.config.compose import as_list, compose_run, usage_errors
@@ -11,10 +10,6 @@ from attnlab.files.run_directory import Run, prepare_run, run_of
 from attnlab.jobs import worker_process
 from attnlab.jobs.ledger import check_job
 from attnlab.jobs.status import state
-from attnlab.jobs.worker_process import Worker
-
-POLL_INTERVAL = 0.1
-"""Seconds between two checks of the log of the worker."""
 
 
 def train(overrides: Sequence[str] = (), *, progress: bool = True) -> Run:
@@ -40,9 +35,8 @@ def train(overrides: Sequence[str] = (), *, progress: bool = True) -> Run:
     if progress:
         print(f"run directory  {run.directory}", flush=True)
     os.environ["ATTNLAB_COMMAND"] = f"attnlab.train({list(overrides)!r})"
-    code, _ = worker_process.train_in_worker(
-        run, wait=_printing_log(run) if progress else Worker.wait, to_log=True
-    )
+    report = _printing_log(run) if progress else lambda: None
+    code = worker_process.train_in_worker(run, report=report, to_log=True)
     if code == INTERRUPTED:
         raise KeyboardInterrupt(f"{run.directory} was interrupted; the same call resumes it")
     if code == worker_process.REFUSED:
@@ -55,24 +49,18 @@ def train(overrides: Sequence[str] = (), *, progress: bool = True) -> Run:
     return run
 
 
-def _printing_log(run: Run) -> Callable[[Worker], int]:
-    """Return a function that prints the new messages of a run's log until its worker ends."""
-    start = run.log.stat().st_size if run.log.exists() else 0
+def _printing_log(run: Run) -> Callable[[], None]:
+    """Return a function that prints the new messages of a run's log."""
+    position = run.log.stat().st_size if run.log.exists() else 0
 
-    def wait(worker: Worker) -> int:
-        position, code = start, None
-        while code is None:
-            time.sleep(POLL_INTERVAL)
-            code = worker.poll()
-            if not run.log.exists():
-                continue
-            with run.log.open("rb") as file:
-                file.seek(position)
-                lines = file.readlines()
-                position = file.tell()
-            for line in (line.decode(errors="replace").rstrip("\n") for line in lines):
-                if re.search(" (INFO|WARNING|ERROR) attnlab", line):
-                    print(line.split(": ", 1)[1], flush=True)
-        return code
+    def report() -> None:
+        nonlocal position
+        with run.log.open("rb") as file:
+            file.seek(position)
+            lines = file.readlines()
+            position = file.tell()
+        for line in (line.decode(errors="replace").rstrip("\n") for line in lines):
+            if re.search(" (INFO|WARNING|ERROR) attnlab", line):
+                print(line.split(": ", 1)[1], flush=True)
 
-    return wait
+    return report

@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Callable
-from pathlib import Path
 from typing import NoReturn
 
 from attnlab.errors import UsageError
@@ -50,22 +49,14 @@ def add_strict(parser: argparse.ArgumentParser, verb: str) -> None:
 
 
 def add_trust(parser: argparse.ArgumentParser) -> None:
-    """Add `--trust` and `--import-from` to a command that reads checkpoints."""
+    """Add `--trust` to a command that reads checkpoints."""
     parser.add_argument(
         "--trust",
         action="append",
         default=[],
         metavar="NAME",
         help="a module, or the dotted name of a class, that RUN may use in addition to attnlab's own; "
-        "repeatable. Modules in the current folder are found as well",
-    )
-    parser.add_argument(
-        "--import-from",
-        action="append",
-        default=[],
-        metavar="FOLDER",
-        type=_folder,
-        help="a folder of modules that --trust names, such as the one in which RUN was trained; repeatable",
+        "repeatable. Modules in the current folder and in those of PYTHONPATH are found as well",
     )
 
 
@@ -85,10 +76,3 @@ def whole_number(least: int, most: int | None = None) -> Callable[[str], int]:
 
 
 positive, natural = whole_number(1), whole_number(0)
-
-
-def _folder(text: str) -> str:
-    folder = Path(text).expanduser().absolute()
-    if not folder.is_dir():
-        raise argparse.ArgumentTypeError(f"{text} is not a folder")
-    return str(folder)

@@ -148,7 +148,6 @@ def _dispatch(arguments: list[str]) -> int:
         options = argparse.Namespace(arguments=arguments)
         if parser := command_parser(command):
             parser.parse_intermixed_args(arguments, options)
-        sys.path += getattr(options, "import_from", [])  # last, so that they replace no installed packages
         module = import_module(f"attnlab.cli.{command}")
         heavy = getattr(module, "IMPORTS", ())
         for name in heavy:

@@ -45,12 +45,12 @@ def main(parsed: argparse.Namespace) -> int:
         with _one_line_errors():
             _compose_and_train(arguments, task)
     except KeyboardInterrupt:
-        return INTERRUPTED
+        task.outcome = INTERRUPTED
     finally:
-        task.ledger.print_table()
+        code = task.ledger.end()
     if isinstance(task.outcome, UserError):
         raise task.outcome
-    return task.outcome or task.ledger.exit_code()
+    return task.outcome or code
 
 
 def _compose_and_train(arguments: list[str], task: TrainTask) -> None:

@@ -15,6 +15,7 @@ from attnlab.errors import UserError
 from attnlab.files.digests import changed_files
 from attnlab.files.run_directory import Run
 from attnlab.files.terminal import print_line
+from attnlab.jobs.worker_process import import_from_current_folder
 
 IMPORTS = ("attnlab.jobs.verification", "attnlab.config.trust")
 
@@ -32,19 +33,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "finishes before all of them, it is trained once more",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the random moments (default: 0)")
-    parser.add_argument(
-        "--folder",
-        type=Path,
-        help="existing folder on a disk with enough space (default: that of temporary files)",
-    )
     arguments.add_trust(parser)
 
 
 def main(options: argparse.Namespace) -> int:
-    """Run the command; returns 0 if all results are equal, else 1."""
     from attnlab.config.trust import check
     from attnlab.jobs.verification import digests, find_difference, read_outputs, train_again
 
+    import_from_current_folder()
     run = Run(Path(options.run).expanduser().absolute())
     check(run.read_config(), run.config, options.trust)
     result = run.read_result()
@@ -52,13 +48,12 @@ def main(options: argparse.Namespace) -> int:
         raise UserError(f"{options.run} is not finished: train it first")
     if missing := run.missing_outputs():
         raise UserError(f"{options.run}: {', '.join(missing)} was deleted, so that it cannot be compared")
-    folder = options.folder and options.folder.expanduser().absolute()
     if Path(str(result.get("folder"))).is_dir():
         os.chdir(result["folder"])  # paths of data files are relative to it
     if changed := changed_files(result.get("data")):
         raise UserError(f"{', '.join(changed)} changed since {options.run} was trained")
     expected = read_outputs(run)
-    scratch = Path(tempfile.mkdtemp(prefix="attnlab-verify-", dir=folder))
+    scratch = Path(tempfile.mkdtemp(prefix="attnlab-verify-"))
     draw = random.Random(options.seed)
     kills, trainings, difference = 0, 0, None
     try:

@@ -1,10 +1,12 @@
 """Composing configurations from `conf/` and command-line overrides. Imports no torch."""
 
+import os
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from hydra import compose
@@ -48,6 +50,10 @@ FOLDERS = ("hydra.run.dir", "hydra.sweep.dir", "hydra.sweep.subdir", "hydra.outp
 
 register_resolver("quick", lambda short, full, *, _root_: short if _root_.quick else full)
 """`${quick:a,b}` is a if `quick=true`, else b."""
+
+
+register_resolver("cache_home", lambda: os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+"""The user's folder for caches, also if HOME is not set."""
 
 
 def _from_step(first: str, then: Any, before: Any, *, _root_: DictConfig) -> Any:
@@ -338,8 +344,6 @@ def explain(error: HydraException | OmegaConfBaseException) -> str:
         available = re.search(r"Available options in '\S+': (.*?) Config search path", text)
         options = available[1].split() if available else options_of(group)
         return f"Unknown {group} {name!r}.{suggest(name, options)} Options: {', '.join(options)}"
-    if "Environment variable 'HOME' not found" in text:
-        return "HOME is not set: set it, or give a folder for downloads, paths.cache=FOLDER"
     missing = re.search(r"Interpolation key '(\S+)' not found(?: full_key: ((\w+)\S*))?", text)
     if missing is not None:
         key, place, section = missing.groups()

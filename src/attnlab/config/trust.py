@@ -128,12 +128,14 @@ def _resolve(target: str, source: Path | str) -> Any:
 
 
 def _training_folder(source: Path | str) -> str:
-    """Return where a custom class probably is, and the option that imports it from there."""
+    """Return where a custom class probably is, and how it is imported from there."""
     run = locate_run(str(source))[0] if Path(source).is_file() else None
     folder = run.read_result().get("folder") if run else None
     if not isinstance(folder, str):
-        return "Add --import-from with the folder of the module"
-    return f"The run was trained in {folder}: add --import-from {shlex.quote(folder)}"
+        return "Start the command in the folder of its module, or with PYTHONPATH=FOLDER"
+    return (
+        f"The run was trained in {folder}: start the command there, or with PYTHONPATH={shlex.quote(folder)}"
+    )
 
 
 def _is_within(name: str, package: str) -> bool:

@@ -1,6 +1,7 @@
 """The runs of a sweep: which there are, who works on them, and how the sweep ended. Imports no torch."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -9,25 +10,23 @@ from tempfile import TemporaryDirectory
 
 from omegaconf import DictConfig, OmegaConf
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 from attnlab.errors import INTERRUPTED, InUseError, UsageError
 from attnlab.files.run_directory import Run, prepare_run, run_of
 from attnlab.files.run_identity import flatten
-from attnlab.jobs.status import print_table, state
+from attnlab.files.terminal import print_line
+from attnlab.jobs.status import STATES, Status, is_offline, print_wandb_sync, read_status, relative
 from attnlab.jobs.worker_process import kill, start_supervised, worker_environment
+from attnlab.metrics.registry import metric
 
 
 class Ledger:
-    """The runs of a sweep by directory. Their states are read from there, whatever process trained them.
-
-    Attributes:
-        runs: the runs of all jobs.
-        in_use: error messages of the runs that another process works on.
-    """
+    """The runs of a sweep by directory. Their states are read from there, whatever process trained them."""
 
     def __init__(self) -> None:
         self.runs: dict[Path, Run] = {}
-        self.in_use: dict[Path, str] = {}
 
     def expect(self, configs: Sequence[DictConfig]) -> None:
         """Record runs before they start, perhaps in other processes.
@@ -49,18 +48,19 @@ class Ledger:
         self.runs |= {directory: Run(directory) for directory in expected}
 
     def prepare(self, config: DictConfig) -> Run:
-        """Create the run directory of a job, unless another process uses it, and record both.
+        """Create the run directory of a job, unless another process uses it, and record the run.
 
         Raises:
-            UserError: if the configuration cannot be trained.
+            UserError: if the configuration cannot be trained, or `force=true` cannot remove earlier results.
         """
         check_job(config)
         run = run_of(config)
+        self.runs[run.directory] = run
         try:
             prepare_run(config)
-        except InUseError as error:
-            self.in_use[run.directory] = str(error)
-        self.runs[run.directory] = run
+        except InUseError:
+            if config.force:
+                raise
         return run
 
     def forget(self, configs: Sequence[DictConfig]) -> None:
@@ -68,28 +68,47 @@ class Ledger:
         for config in configs:
             self.runs.pop(run_of(config).directory, None)
 
-    def print_table(self) -> None:
-        """Print the state of every run, if there is any."""
-        if any(directory.is_dir() for directory in self.runs):
-            print_table([*self.runs.values()], self.in_use, Console(soft_wrap=True))
+    def end(self, console: Console | None = None) -> int:
+        """Print the state of every run, and what to know of it; returns the exit code of the sweep.
 
-    def exit_code(self) -> int:
-        """Return 1 if a run failed or is in use, else `INTERRUPTED` if one is not finished, else 0."""
-        states = {state(run) for run in self.runs.values()}
-        if "failed" in states or self.in_use:
-            return 1
-        return 0 if states <= {"finished"} else INTERRUPTED
+        It is 1 if a run failed or is in use, else `INTERRUPTED` if one is not finished, else 0.
+        """
+        jobs = sorted(map(read_status, self.runs.values()), key=lambda job: STATES.index(job.state))
+        if any(directory.is_dir() for directory in self.runs):
+            _print_table(jobs, console or Console(soft_wrap=True))
+        states = {job.state for job in jobs}
+        return 1 if states & {"failed", "in use"} else 0 if states <= {"finished"} else INTERRUPTED
+
+
+def _print_table(jobs: Sequence[Status], console: Console) -> None:
+    folder = Path(os.path.commonpath([job.run.directory.parent for job in jobs]))
+    monitors = dict.fromkeys(job.monitor for job in jobs if job.monitor)
+    table = Table("run", "state", *monitors, "time", title=Text(relative(folder)))
+    for column in table.columns:
+        column.overflow = "fold"  # a truncated path cannot be opened
+    for column in table.columns[2:]:
+        column.justify = "right"
+    for job in jobs:
+        scores = [
+            "" if job.score is None or name != job.monitor else metric(name).with_unit(job.score)
+            for name in monitors
+        ]
+        name = Text(str(job.run.directory.relative_to(folder)))
+        table.add_row(name, job.state, *scores, job.duration)
+    console.print(table)
+    for job in jobs:
+        if job.result.get("error") or any(job.notes):
+            print_line(job.describe(), console=console)
+    for folder in dict.fromkeys(job.run.directory.parent for job in jobs if is_offline(job.run)):
+        print_wandb_sync(folder, "*/", console)
 
 
 def check_job(config: DictConfig) -> None:
     """Raise `UsageError` at a setting that a run cannot have."""
-    if config.get("attention_override") is not None:
-        raise UsageError(
-            "attention_override is a setting of attnlab evaluate: attnlab evaluate RUN "
-            f"attention_override={config.attention_override}"
-        )
-    if config.get("explain") is not None:
-        raise UsageError("explain is a setting of attnlab evaluate: attnlab evaluate RUN explain=OPTION")
+    for name in ("attention_override", "explain"):
+        if (value := config.get(name)) is not None:
+            option = value if isinstance(value, str) else "OPTION"
+            raise UsageError(f"{name} is a setting of attnlab evaluate: attnlab evaluate RUN {name}={option}")
 
 
 def find_build_errors(configs: Sequence[DictConfig]) -> dict[Path, str]:

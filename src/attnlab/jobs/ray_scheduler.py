@@ -7,8 +7,8 @@ import ray
 from omegaconf import DictConfig, OmegaConf
 
 from attnlab.files.run_directory import Run
-from attnlab.jobs.cluster_task import ClusterTask
 from attnlab.jobs.scheduler import Scheduler
+from attnlab.jobs.worker_process import ClusterTask
 
 
 class RayScheduler(Scheduler):
@@ -54,3 +54,8 @@ def _result(task: ray.ObjectRef[int]) -> int | str:
     except ray.exceptions.RayError as error:
         return f"the Ray task ended without a result: {str(error).strip().splitlines()[0]}"
     return code
+
+
+def create(_: Sequence[DictConfig], ray: DictConfig) -> RayScheduler:
+    """Return the scheduler with the settings of `hydra.launcher`."""
+    return RayScheduler(init=ray.init, remote=ray.remote)

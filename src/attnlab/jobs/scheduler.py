@@ -4,7 +4,6 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, ClassVar
 
 from rich.console import Console
@@ -13,9 +12,8 @@ from attnlab.errors import InUseError
 from attnlab.files.run_directory import Run
 from attnlab.files.terminal import print_line
 from attnlab.jobs.interruption import handle_signals
-from attnlab.jobs.progress import JobProgress, SweepProgress
+from attnlab.jobs.progress import SweepProgress
 from attnlab.jobs.status import read_status, state
-from attnlab.jobs.worker_process import IN_USE
 
 
 class Scheduler(ABC):
@@ -24,11 +22,9 @@ class Scheduler(ABC):
     A stop signal cancels the jobs, which save a checkpoint and stop.
 
     Attributes:
-        in_use: error messages of the runs that another process uses.
         signals: number of stop signals received.
         failed: number of failed jobs.
         pending: runs whose jobs have not ended.
-        shown: progress of every run, for the terminal.
         on_start, on_end: called with a run when its job starts, and when it has ended.
     """
 
@@ -38,11 +34,9 @@ class Scheduler(ABC):
     progress: SweepProgress
 
     def __init__(self) -> None:
-        self.in_use: dict[Path, str] = {}
         self.signals = 0
         self.failed = 0
         self.pending: list[Run] = []
-        self.shown: dict[Run, JobProgress] = {}
         self.on_start: Callable[[Run], None] = lambda run: None
         self.on_end: Callable[[Run], None] = lambda run: None
         self._started: set[Run] = set()
@@ -81,7 +75,6 @@ class Scheduler(ABC):
         """
         console = Console(stderr=True)
         self.pending = unfinished(runs, console)
-        self.shown = {run: JobProgress(run, run.read_config()) for run in self.pending}
         self.progress = SweepProgress(console, len(self.pending))
         with handle_signals(self._count_signal), self.progress.bars:
             if self.pending:
@@ -102,12 +95,7 @@ class Scheduler(ABC):
             running = self.running()
             for run in running:
                 self._start(run)
-            self.progress.update(
-                [self.shown[run] for run in running],
-                ended=len(self.shown) - len(self.pending),
-                waiting=len(self.pending) - len(running),
-                failed=self.failed,
-            )
+            self.progress.update(running, pending=len(self.pending), failed=self.failed)
             time.sleep(self.POLL_INTERVAL)
 
     def _start(self, run: Run) -> None:
@@ -117,22 +105,18 @@ class Scheduler(ABC):
 
     def _end(self, run: Run, code: int | str) -> None:
         self.pending.remove(run)
-        if isinstance(code, str) or code == IN_USE:
-            try:
-                with suppress(OSError), run.lock():
-                    # A job that was cancelled before its worker started has not failed
-                    cancelled = self.signals > 0 and run.read_result().get("status") != "running"
-                    if code == IN_USE:
-                        self.in_use[run.directory] = f"{run.directory} was in use by another process"
-                    elif state(run) != "finished" and not cancelled:
-                        run.write_result("failed", error=code)
-            except InUseError as error:
-                self.in_use[run.directory] = str(error)
-        if run.directory in self.in_use:
-            self.progress.print(f"{'in use':12} {self.in_use[run.directory]}")
-        elif (status := read_status(run)).state != "waiting":
-            self.progress.print(status.describe())
-            self.failed += status.state == "failed"
+        if isinstance(code, str):
+            with suppress(OSError, InUseError), run.lock():
+                # A job that was cancelled before its worker started has not failed
+                cancelled = self.signals > 0 and run.read_result().get("status") != "running"
+                if state(run) != "finished" and not cancelled:
+                    run.write_result("failed", error=code)
+        status = read_status(run)
+        if status.state == "waiting":
+            return
+        self.progress.print(status.describe())
+        self.failed += status.state == "failed"
+        if status.state != "in use":
             self._start(run)  # it may have started and ended between two checks
             self.on_end(run)
 

@@ -4,12 +4,15 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+from omegaconf import DictConfig
 
 from attnlab.errors import INTERRUPTED, UserError
 from attnlab.files.run_directory import Run
 from attnlab.jobs import worker_process
 from attnlab.jobs.scheduler import Scheduler
-from attnlab.jobs.slots import Slots
+from attnlab.jobs.slots import Slots, find_slots
 from attnlab.jobs.status import read_status, state
 from attnlab.jobs.worker_process import IN_USE, STOP_TIMEOUT, Worker, kill
 
@@ -158,3 +161,11 @@ class SlotScheduler(Scheduler):
         if job.stopped_at is None:
             job.stopped_at = time.monotonic()
             worker.terminate()
+
+
+def create(
+    configs: Sequence[DictConfig], *, retries: int, fail_fast: bool, timeout: float | None, **resources: Any
+) -> SlotScheduler:
+    """Return the scheduler of jobs with these configurations; for `resources` see `find_slots`."""
+    slots = find_slots([config.trainer for config in configs], **resources)
+    return SlotScheduler(slots, retries=retries, fail_fast=fail_fast, timeout=timeout)

@@ -105,17 +105,16 @@ def find_slots(
     slots: int | None,
     jobs_per_gpu: int,
     threads: int | None,
-    pin: bool = True,
 ) -> Slots:
     """Return the slots of this machine: its GPUs if it has any and a job may use them, else its cores.
+
+    If there are as many jobs as shares of the cores, the jobs of each share stay on it: see `divide`.
 
     Args:
         slots: number of shares of the cores; None for one per core.
         jobs_per_gpu: number of jobs that a GPU runs at a time.
         threads: number of threads of each process; None for an equal share of the cores, or `OMP_NUM_THREADS`
             if that is less.
-        pin: restrict the jobs of each share of the cores to these cores, if there are as many jobs as shares:
-            see `divide`.
     """
     for name, value in (("slots", slots), ("jobs_per_gpu", jobs_per_gpu), ("threads", threads)):
         if value is not None and (not isinstance(value, int) or value < 1):
@@ -127,7 +126,7 @@ def find_slots(
     threads = threads or max(1, min(cores // (len(devices) * jobs_per_device), _thread_limit(cores)))
     # Fewer jobs are not pinned: two such sweeps at a time would share the first cores, with others idle.
     fill = len(trainers) >= len(devices)
-    shares = divide(_affinity(), len(devices), threads) if pin and fill and not gpus else []
+    shares = divide(_affinity(), len(devices), threads) if fill and not gpus else []
     return Slots(devices, gpus=bool(gpus), jobs_per_device=jobs_per_device, threads=threads, cores=shares)
 
 

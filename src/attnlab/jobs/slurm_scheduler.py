@@ -2,17 +2,18 @@
 
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
 import submitit
+from omegaconf import DictConfig
 from submitit.helpers import DelayedSubmission
 
 from attnlab.errors import INTERRUPTED, UserError
 from attnlab.files.run_directory import Run
-from attnlab.jobs.cluster_task import ClusterTask
 from attnlab.jobs.scheduler import Scheduler
+from attnlab.jobs.worker_process import ClusterTask
 
 QUEUE_INTERVAL = 5.0
 """Seconds between two calls of squeue."""
@@ -41,16 +42,16 @@ class SlurmScheduler(Scheduler):
     submitit itself would ask `sacct`, which needs Slurm's accounting database.
 
     Args:
-        folder: folder for the output of the jobs.
+        submitit_folder: folder for the output of the jobs.
         max_num_timeout: number of times that a job may reach its time limit and be queued again.
-        parameters: other parameters of submitit's executor; None for Slurm's default.
+        **parameters: other parameters of submitit's executor; None for Slurm's default.
     """
 
-    def __init__(self, *, folder: str, max_num_timeout: int, parameters: Mapping[str, Any]) -> None:
+    def __init__(self, *, submitit_folder: str, max_num_timeout: int, **parameters: Any) -> None:
         super().__init__()
         try:
             self.executor = submitit.AutoExecutor(
-                folder, cluster="slurm", slurm_max_num_timeout=max_num_timeout
+                submitit_folder, cluster="slurm", slurm_max_num_timeout=max_num_timeout
             )
         except RuntimeError:
             raise UserError(
@@ -113,3 +114,8 @@ class SlurmScheduler(Scheduler):
     def cancel(self) -> None:
         """Cancel all jobs: their workers receive SIGTERM."""
         subprocess.run(["scancel", *self._arrays()], check=False, capture_output=True)
+
+
+def create(_: Sequence[DictConfig], **settings: Any) -> SlurmScheduler:
+    """Return the scheduler with the settings of `hydra.launcher`."""
+    return SlurmScheduler(**settings)

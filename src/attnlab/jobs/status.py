@@ -1,16 +1,16 @@
 """State and result of runs, in lines and in the table that ends a sweep. Imports no torch."""
 
-import os
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
+from attnlab.errors import InUseError
+from attnlab.files import terminal
 from attnlab.files.digests import changed_files
 from attnlab.files.run_directory import Run
 from attnlab.files.terminal import print_line
@@ -47,19 +47,27 @@ class Status:
     def describe(self) -> str:
         """Return one line with the state of the run, and its score or its error."""
         error = self.result.get("error")
+        if self.state == "in use":
+            return f"{self.state:12} {error}"
         reason = "" if error is None else f": {' '.join(str(error).splitlines())}"
         value = "" if self.score is None else f"{self.monitor} {metric(self.monitor).with_unit(self.score)}"
-        state = f"{self.state:12} {_relative(self.run.directory)}{reason}"
+        state = f"{self.state:12} {relative(self.run.directory)}{reason}"
         return "  ".join(filter(None, [state, value, self.duration, *self.notes]))
 
 
 def read_status(run: Run) -> Status:
-    """Read the state of a run. A status of "running" is from a killed worker."""
+    """Read the state of a run that this process does not train, and whether another process does."""
     result = run.read_result()
     status: str = result.get("status", "waiting")
+    if status != "finished" and run.directory.is_dir():
+        try:
+            with run.lock():
+                status = "waiting" if status == "running" else status  # of a killed worker
+        except InUseError as error:
+            status, result = "in use", {"error": str(error)}
     monitor = str(run.read_config().checkpoint.monitor) if run.config.is_file() else ""
     notes = (_deleted(run), _changed(result)) if status == "finished" else ()
-    return Status(run, "waiting" if status == "running" else status, result, monitor, notes)
+    return Status(run, status, result, monitor, notes)
 
 
 def state(run: Run) -> str:
@@ -75,40 +83,24 @@ def print_finished(run: Run) -> None:
     print(f"already finished: {'  '.join(filter(None, [str(run.directory), deleted]))}")
     if changed:
         print(changed)
-    for name, value in status.result["metrics"].items():
-        print(f"  {name:24} {metric(name).with_unit(value)}")
+    print_scores(run, status.result["metrics"])
     print(
         "to train it again, add force=true; settings of output, such as the logger, do not make another run"
     )
 
 
-def print_table(runs: Sequence[Run], in_use: Mapping[Path, str], console: Console) -> None:
-    """Print the state of every job, the errors of failed jobs, and the command to synchronise W&B."""
-    statuses = [read_status(run) for run in runs]
-    jobs = [replace(job, state="in use") if job.run.directory in in_use else job for job in statuses]
-    jobs.sort(key=lambda job: STATES.index(job.state))
-    folder = Path(os.path.commonpath([run.directory.parent for run in runs]))
-    monitors = dict.fromkeys(job.monitor for job in jobs if job.monitor)
-    table = Table("run", "state", *monitors, "time", title=Text(_relative(folder)))
-    for column in table.columns:
-        column.overflow = "fold"  # a truncated path cannot be opened
-    for column in table.columns[2:]:
-        column.justify = "right"
-    for job in jobs:
-        scores = [
-            "" if job.score is None or name != job.monitor else metric(name).with_unit(job.score)
-            for name in monitors
-        ]
-        name = Text(str(job.run.directory.relative_to(folder)))
-        table.add_row(name, job.state, *scores, job.duration)
-    console.print(table)
-    for job in jobs:
-        if job.state == "in use":
-            print_line(f"{'in use':12} {in_use[job.run.directory]}", console=console)
-        elif job.state == "failed" or job.result.get("error") or any(job.notes):
-            print_line(job.describe(), console=console)
-    for folder in dict.fromkeys(run.directory.parent for run in runs if is_offline(run)):
-        print_wandb_sync(folder, "*/", console)
+def print_scores(run: Run, scores: Mapping[str, float]) -> None:
+    """Print the scores of a finished run, with a column for each split."""
+    columns: dict[str, dict[str, str]] = {}
+    for score, value in ((metric(name), value) for name, value in scores.items()):
+        split = "validation" if score.split == "val" else score.split
+        columns.setdefault(split, {})[score.label_with_unit] = score.number(value)
+    table = Table("score", title=run.directory.name)
+    for split in columns:
+        table.add_column(split, justify="right")
+    for name in dict.fromkeys(name for column in columns.values() for name in column):
+        table.add_row(name, *(column.get(name, "") for column in columns.values()))
+    terminal.print_table(table)
 
 
 def is_offline(run: Run) -> bool:
@@ -118,7 +110,7 @@ def is_offline(run: Run) -> bool:
 
 def print_wandb_sync(folder: Path, runs: str, console: Console | None = None) -> None:
     """Print the command that uploads the W&B logs of a run directory, or of the ones in a folder."""
-    command = f"wandb sync {shlex.quote(_relative(folder))}/{runs}wandb/offline-run-*"
+    command = f"wandb sync {shlex.quote(relative(folder))}/{runs}wandb/offline-run-*"
     print_line(f"to upload (optional): {command}", console=console)
 
 
@@ -139,6 +131,6 @@ def _changed(result: Mapping[str, Any]) -> str:
     )
 
 
-def _relative(path: Path) -> str:
+def relative(path: Path) -> str:
     """Return a path relative to the current folder, if it is in there."""
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)

@@ -40,7 +40,7 @@ class TrainTask:
         self.swept: set[str] = set()
         self.ledger = Ledger()
         self.outcome: int | UserError = 0
-        self._composed: dict[tuple[str, ...], DictConfig] = {}
+        self._composed: dict[tuple[str, ...], tuple[DictConfig, DictConfig]] = {}
 
     def __call__(self, config: DictConfig) -> float | None:
         """Train a single run, or a job of a launcher that runs jobs in this process; called by Hydra.
@@ -91,29 +91,23 @@ class TrainTask:
 
     def _train_job(self, config: DictConfig) -> float | None:
         run = self.ledger.prepare(config)
-        if run.directory in self.ledger.in_use:
-            return None
-        code = _train_unless_finished(run)
-        if code == INTERRUPTED:
+        if _train_unless_finished(run) == INTERRUPTED:
             raise KeyboardInterrupt
-        if code == IN_USE:
-            self.ledger.in_use[run.directory] = f"{run.directory} is in use by another process"
         return read_status(run).score
 
-    def compose_job(self, loader: ConfigLoader, sweep: DictConfig, overrides: Sequence[str]) -> DictConfig:
-        """Return the resolved configuration of a job of a sweep, composed once for sweeper and launcher."""
+    def compose_job(
+        self, loader: ConfigLoader, sweep: DictConfig, overrides: Sequence[str]
+    ) -> tuple[DictConfig, DictConfig]:
+        """Return the configuration of a job, composed once for sweeper and launcher.
+
+        The first one is resolved; the second one has the node `hydra`, for callbacks of Hydra.
+        """
         key = tuple(overrides)
         if key not in self._composed:
-            self._composed[key] = resolve(self.compose_with_hydra(loader, sweep, overrides))
+            composed: DictConfig = loader.load_sweep_config(sweep, accept([*overrides]))
+            self._name_options(composed, overrides)
+            self._composed[key] = resolve(composed), composed
         return self._composed[key]
-
-    def compose_with_hydra(
-        self, loader: ConfigLoader, sweep: DictConfig, overrides: Sequence[str]
-    ) -> DictConfig:
-        """Return the configuration of a job with its `hydra` node, which Hydra's callbacks get."""
-        composed: DictConfig = loader.load_sweep_config(sweep, accept([*overrides]))
-        self._name_options(composed, overrides)
-        return composed
 
     def _name_options(self, config: DictConfig, overrides: Sequence[str]) -> None:
         """Append the options of swept groups to the default variant, the option of attention."""
@@ -128,15 +122,8 @@ class TrainTask:
 
     def train_batch(self, configs: Sequence[DictConfig], scheduler: Scheduler) -> list[float | None]:
         """Train the runs of some jobs of a sweep; returns their monitored metrics, None for failed jobs."""
-        ledger = self.ledger
-        runs = [ledger.prepare(config) for config in configs]
-        for run, config in zip(runs, configs, strict=True):
-            if not config.force:  # else its files cannot be removed while another process uses it
-                ledger.in_use.pop(run.directory, None)
-        try:
-            scheduler.train([run for run in dict.fromkeys(runs) if run.directory not in ledger.in_use])
-        finally:
-            ledger.in_use |= scheduler.in_use
+        runs = [self.ledger.prepare(config) for config in configs]
+        scheduler.train([*dict.fromkeys(runs)])
         return [read_status(run).score for run in runs]
 
 
@@ -146,4 +133,4 @@ def _train_unless_finished(run: Run) -> int:
         print_finished(run)
         return 0
     print(f"run directory  {run.directory}", flush=True)
-    return train_in_worker(run).code
+    return train_in_worker(run)

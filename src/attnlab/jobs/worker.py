@@ -17,15 +17,15 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from omegaconf import DictConfig
-from rich.table import Table
 
 from attnlab.errors import INTERRUPTED, STOP_SIGNALS, InterruptedRunError, InUseError, UserError
 from attnlab.files.imports import faster_imports
 from attnlab.files.run_directory import Run
-from attnlab.files.terminal import print_line, print_table, replace_standard_streams
+from attnlab.files.terminal import print_line, replace_standard_streams
 from attnlab.files.writing import no_space_left
 from attnlab.jobs.interruption import interruptible
 from attnlab.jobs.logs import log_to_files, quieten_lightning
+from attnlab.jobs.status import print_scores
 from attnlab.jobs.worker_process import (
     IN_USE,
     REFUSED,
@@ -33,7 +33,6 @@ from attnlab.jobs.worker_process import (
     import_from_current_folder,
     is_step_of_several_tasks,
 )
-from attnlab.metrics import registry
 from attnlab.training.environment import environment, keep_freed_memory, tokenize_in_one_thread
 
 log = logging.getLogger("attnlab")
@@ -143,16 +142,7 @@ def _describe(error: Exception) -> str:
 
 
 def _print_scores(run: Run, scores: dict[str, float]) -> None:
-    columns: dict[str, dict[str, str]] = {}
-    for metric, value in ((registry.metric(name), value) for name, value in scores.items()):
-        split = "validation" if metric.split == "val" else metric.split
-        columns.setdefault(split, {})[metric.label_with_unit] = metric.number(value)
-    table = Table("score", title=run.directory.name)
-    for split in columns:
-        table.add_column(split, justify="right")
-    for name in dict.fromkeys(name for column in columns.values() for name in column):
-        table.add_row(name, *(column.get(name, "") for column in columns.values()))
-    print_table(table)
+    print_scores(run, scores)
     print_line(f"figures      {run.figures}")
     print_line(f"predictions  {run.predictions}")
     lost = getattr(sys.stdout.buffer, "lost", None)

@@ -14,11 +14,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from attnlab.config.options import user_folders
+from attnlab.config.options import CONFIG_DIR, user_folders
 from attnlab.errors import INTERRUPTED, ORPHAN_TIMEOUT, InUseError
 from attnlab.files.run_directory import Run
 from attnlab.jobs.interruption import handle_signals
@@ -41,26 +42,46 @@ TORCH_DISTRIBUTED = (
 PARENT_PIPE = "ATTNLAB_PARENT_PIPE"
 """Environment variable with the file descriptor of a pipe that the parent process keeps open."""
 
+REPORT_INTERVAL = 0.1
+"""Seconds between two reports on a worker."""
+
 Worker = subprocess.Popen[bytes]
-Wait = Callable[[Worker], int]
 
 
-class Exit(NamedTuple):
-    """End of a worker process."""
+@dataclass(frozen=True)
+class ClusterTask:
+    """The function that a job of a cluster runs: trains a run, or resumes it if the job starts again.
 
-    code: int  # result of `record_exit`
-    stopped: bool  # True if a stop signal arrived first
+    All machines see the run directories. The state of a run is read from there, whatever machine trained it.
+    """
+
+    directory: Path  # run directory
+    # current folder of the sweep, in which custom classes and data files are found
+    folder: Path = field(default_factory=Path.cwd)
+    # folders of options, beside which custom classes are found
+    config_dirs: str = field(default_factory=lambda: os.environ.get(CONFIG_DIR, ""))
+    # command of the sweep, for result.json
+    command: str = field(default_factory=lambda: os.environ.get("ATTNLAB_COMMAND", ""))
+
+    def __call__(self) -> int:
+        """Train the run; returns the code of `record_exit`."""
+        os.chdir(self.folder)
+        os.environ[CONFIG_DIR] = self.config_dirs
+        os.environ["ATTNLAB_COMMAND"] = self.command
+        run = Run(self.directory)
+        finished = run.read_result().get("status") == "finished"
+        return 0 if finished else train_in_worker(run, to_log=True)
 
 
-def train_in_worker(run: Run, *, wait: Wait = subprocess.Popen.wait, to_log: bool = False) -> Exit:
-    """Train a run in a worker process and forward signals to it.
+def train_in_worker(run: Run, *, report: Callable[[], None] = lambda: None, to_log: bool = False) -> int:
+    """Train a run in a worker process and forward signals to it; returns the code of `record_exit`.
 
     The worker is killed if it has not stopped `STOP_TIMEOUT` seconds after the first signal, and at a second
     SIGINT.
 
     Args:
         run: a run whose config.yaml exists.
-        wait: waits until the worker ends; may terminate it.
+        report: called every `REPORT_INTERVAL` seconds, and when the worker has ended.
         to_log: see `start_worker`.
     """
     stopping = False
@@ -78,7 +99,10 @@ def train_in_worker(run: Run, *, wait: Wait = subprocess.Popen.wait, to_log: boo
 
         try:
             with handle_signals(forward):
-                wait(worker)
+                while worker.returncode is None:
+                    with suppress(subprocess.TimeoutExpired):
+                        worker.wait(REPORT_INTERVAL)  # in short steps: Ray interrupts no longer ones
+                    report()
         except BaseException:  # submitit ends this process so shortly before the time limit of its job
             worker.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -88,11 +112,11 @@ def train_in_worker(run: Run, *, wait: Wait = subprocess.Popen.wait, to_log: boo
             kill_later.cancel()
             kill(worker)
     if int(os.environ.get("SLURM_PROCID", "0")) > 0 and is_step_of_several_tasks():
-        return Exit(worker.returncode, stopping)  # the first task records the result
+        return worker.returncode  # the first task records the result
     code = record_exit(run, worker.returncode, stopping=stopping)
     if worker.returncode <= 0 and code == 1:  # the worker itself printed no reason
         print(f"attnlab: the run {run.read_result().get('error')}; see {run.directory}", file=sys.stderr)
-    return Exit(code, stopping)
+    return code
 
 
 def start_worker(run: Run, environment: Mapping[str, str] | None = None, *, to_log: bool = False) -> Worker:
@@ -131,11 +155,9 @@ def is_step_of_several_tasks() -> bool:
 
 
 def import_from_current_folder() -> None:
-    """Append the current folder to the module search path, for custom classes that a configuration names.
+    """Let configurations name custom classes in the current folder and beside the user's folders of options.
 
-    So are the folders with the user's folders of options (`--config-dir`).
-
-    Last, so that files in a data folder never replace installed packages.
+    These folders are searched last, so that files in a data folder never replace installed packages.
     """
     folders = [str(Path.cwd()), *(str(folder.parent) for folder in user_folders())]
     sys.path += [folder for folder in folders if folder not in sys.path]
