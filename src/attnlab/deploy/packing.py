@@ -25,12 +25,8 @@ def pack(run: RunPath, path: str | Path | None = None, *, bf16: bool = False, **
     Args:
         run: a run directory, of which the best checkpoint is packed, or a checkpoint file.
         path: file to write; by default NAME-VARIANT-seedN.ckpt in the current folder.
-        bf16: store the weights in bfloat16, in half of the size; the model computes in fp32 as before, and
-            its outputs can differ.
+        bf16: store the weights in bfloat16; the model computes in fp32, and its outputs can differ.
         **fields: fields of the model card, such as `licence`, `citation` and `description`.
-
-    Raises:
-        UserError: if there is no checkpoint, or it is damaged, or the file exists.
     """
     source, checkpoint, card = _read(run)
     config = checkpoint["attnlab"]["config"]
@@ -54,11 +50,7 @@ def pack(run: RunPath, path: str | Path | None = None, *, bf16: bool = False, **
 
 
 def model_card(model: RunPath) -> str:
-    """Return the model card of a run, a checkpoint or a packed model: Markdown with a block of YAML.
-
-    Raises:
-        UserError: if there is no checkpoint, or it is damaged.
-    """
+    """Return the model card of a run, a checkpoint or a packed model: Markdown with a block of YAML."""
     path, checkpoint, card = _read(model)
     contents, weights = checkpoint["attnlab"], network_weights(checkpoint, path)
     config, unstated = contents["config"], "not stated: ask the author"

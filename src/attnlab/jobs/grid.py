@@ -41,10 +41,8 @@ def list_jobs(
 ) -> list[list[str]]:
     """Return the overrides of each job.
 
-    Args:
-        params: sweeps of a study by setting.
-        zips: sweeps of a study that change together, by setting.
-        arguments: overrides of the command line and `zip(…)`, which replace sweeps of the same settings.
+    `params` and `zips` are the sweeps of a study by setting. `arguments` are overrides of the command line
+    and `zip(…)`, which replace sweeps of the same settings.
     """
     axes = [_values([f"{key}={values}"]) for key, values in params.items()]
     axes += [_zip_values([f"{key}={values}" for key, values in each.items()]) for each in zips]
@@ -62,10 +60,7 @@ def split_space(
 ) -> tuple[dict[str, Override], list[str]]:
     """Return the sweeps of a hyper-parameter search by setting, and the other overrides.
 
-    Args:
-        params: sweeps of a study by setting.
-        arguments: overrides of the command line, which replace sweeps of the same settings.
-        compare: settings whose sweeps are not searched.
+    `arguments` replace sweeps of the same settings in `params`. Those of `compare` are not searched.
     """
     words = [*(f"{key}={values}" for key, values in params.items()), *arguments]
     given = {each.key_or_group: each for each in OverridesParser.create().parse_overrides(words)}

@@ -107,16 +107,10 @@ def search(
     n_trials: int,
     n_jobs: int,
 ) -> list[list[str]]:
-    """Search for each variant; returns the overrides of each with its best values.
+    """Search for each variant, see `Search`; returns the overrides of each with its best values.
 
-    Args:
-        variants: overrides of the variants.
-        space: the sweep of each setting that is searched.
-        compose: returns the configuration of a job.
-        train: trains jobs; returns a `JobReturn` of each, with its monitored metric, or None if it failed.
-        sampler: class of the sampler and its arguments.
-        n_trials: number of trials for each variant.
-        n_jobs: number of trials of a variant at a time.
+    `train` trains jobs; it returns a `JobReturn` of each, with its monitored metric, or None if it failed.
+    `n_jobs` of the `n_trials` trials of a variant run at a time.
     """
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     for name, value in (("n_trials", n_trials), ("n_jobs", n_jobs)):

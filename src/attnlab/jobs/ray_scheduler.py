@@ -12,12 +12,7 @@ from attnlab.jobs.worker_process import ClusterTask
 
 
 class RayScheduler(Scheduler):
-    """Submits each run as a Ray task. Ray starts the tasks of a node that fails on another one.
-
-    Args:
-        init: arguments of `ray.init`.
-        remote: arguments of `ray.remote`, such as the CPU cores and GPUs of a task.
-    """
+    """Submits each run as a Ray task. Ray starts the tasks of a node that fails on another one."""
 
     def __init__(self, *, init: DictConfig, remote: DictConfig) -> None:
         super().__init__()
@@ -29,7 +24,7 @@ class RayScheduler(Scheduler):
         """Connect to the cluster, or start one on this machine, and submit a task for each run."""
         if not ray.is_initialized():  # by the batch of runs before
             ray.init(**self.init)
-        train = ray.remote(**self.remote)(_train)
+        train = ray.remote(**self.remote)(ClusterTask.__call__)
         self.runs = {train.remote(ClusterTask(run.directory)): run for run in runs}
 
     def collect(self) -> dict[Run, int | str]:
@@ -41,10 +36,6 @@ class RayScheduler(Scheduler):
     def cancel(self) -> None:
         for task in self.runs:
             ray.cancel(task)
-
-
-def _train(task: ClusterTask) -> int:
-    return task()
 
 
 def _result(task: ray.ObjectRef[int]) -> int | str:

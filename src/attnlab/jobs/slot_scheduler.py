@@ -34,12 +34,7 @@ class SlotScheduler(Scheduler):
     """Trains runs on device slots.
 
     Jobs start in order: a job that waits for several devices delays the jobs after it. A run that another
-    process uses is tried again after all others.
-
-    Args:
-        retries: how often a failed job is repeated.
-        fail_fast: whether the first failure stops all jobs.
-        timeout: minutes after which a job is stopped; None for no limit.
+    process uses is tried again after all others. The settings are those of conf/hydra/launcher/slots.yaml.
     """
 
     POLL_INTERVAL = 0.1

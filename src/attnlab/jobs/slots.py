@@ -108,13 +108,8 @@ def find_slots(
 ) -> Slots:
     """Return the slots of this machine: its GPUs if it has any and a job may use them, else its cores.
 
-    If there are as many jobs as shares of the cores, the jobs of each share stay on it: see `divide`.
-
-    Args:
-        slots: number of shares of the cores; None for one per core.
-        jobs_per_gpu: number of jobs that a GPU runs at a time.
-        threads: number of threads of each process; None for an equal share of the cores, or `OMP_NUM_THREADS`
-            if that is less.
+    If there are as many jobs as shares of the cores, the jobs of each share stay on it: see `divide`. The
+    other arguments are settings of conf/hydra/launcher/slots.yaml.
     """
     for name, value in (("slots", slots), ("jobs_per_gpu", jobs_per_gpu), ("threads", threads)):
         if value is not None and (not isinstance(value, int) or value < 1):

@@ -39,12 +39,8 @@ class SlurmTask(ClusterTask):
 class SlurmScheduler(Scheduler):
     """Submits the runs as a job array, and asks `squeue` which jobs have ended.
 
-    submitit itself would ask `sacct`, which needs Slurm's accounting database.
-
-    Args:
-        submitit_folder: folder for the output of the jobs.
-        max_num_timeout: number of times that a job may reach its time limit and be queued again.
-        **parameters: other parameters of submitit's executor; None for Slurm's default.
+    submitit itself would ask `sacct`, which needs Slurm's accounting database. The settings are those of
+    conf/hydra/launcher/submitit_slurm.yaml.
     """
 
     def __init__(self, *, submitit_folder: str, max_num_timeout: int, **parameters: Any) -> None:

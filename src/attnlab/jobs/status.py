@@ -115,13 +115,11 @@ def print_wandb_sync(folder: Path, runs: str, console: Console | None = None) ->
 
 
 def _deleted(run: Run) -> str:
-    """Return a note on the outputs of a finished run that were deleted; empty if it has all of them."""
     missing = run.missing_outputs()
     return f"{', '.join(missing)} deleted; to train it again, add force=true" if missing else ""
 
 
 def _changed(result: Mapping[str, Any]) -> str:
-    """Return a note on the files of data and code that changed after a run started; empty if none did."""
     files = [*changed_files(result.get("data")), *changed_files(result.get("code"))]
     if not files:
         return ""

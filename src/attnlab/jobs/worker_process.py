@@ -166,48 +166,38 @@ def import_from_current_folder() -> None:
 def record_exit(run: Run, code: int, *, stopping: bool, reason: str | None = None) -> int:
     """Update result.json if the worker ended before it could do so; returns the exit code of the run.
 
+    It is 0, 1, `REFUSED`, `INTERRUPTED`, or `IN_USE` if another process works on the run and will record its
+    status.
+
     Args:
         code: the worker's return code, negative if a signal ended it.
         stopping: whether a stop signal was sent to it.
         reason: why this process ended an unfinished worker that counts as failed.
-
-    Returns:
-        0, 1, `REFUSED`, `INTERRUPTED`, or `IN_USE` if another process works on the run and will record its
-        status.
     """
     try:
         with run.lock():
-            return _record_exit(run, code, stopping=stopping, reason=reason)
+            status = run.read_result().get("status")
+            if status == "finished":
+                return 0
+            if code == IN_USE:
+                return IN_USE
+            if reason is None and stopping and (code < 0 or status != "failed"):
+                run.write_result("interrupted")
+                return INTERRUPTED
+            if reason is None and code == INTERRUPTED and status == "interrupted":
+                signalled = "stopped by a signal to its process; run the same command again to resume"
+                run.write_result("interrupted", error=signalled)
+                return INTERRUPTED
+            if reason is None and code < 0:
+                reason = f"was killed by {signal.Signals(-code).name}"
+            elif reason is None and status == "failed":
+                return REFUSED if code == REFUSED else 1
+            ended = f"ended with exit code {code} before it was finished, see {run.log}"
+            run.write_result("failed", error=reason or ended)
     except InUseError:
         return IN_USE
     except OSError as error:
         print(f"attnlab: {run.result} cannot be written: {error}", file=sys.stderr)
-        return 1
-
-
-def _record_exit(run: Run, code: int, *, stopping: bool, reason: str | None) -> int:
-    status = run.read_result().get("status")
-    if status == "finished":
-        return 0
-    if code == IN_USE:
-        return IN_USE
-    if reason is not None:
-        run.write_result("failed", error=reason)
-        return 1
-    if stopping and (code < 0 or status != "failed"):
-        run.write_result("interrupted")
-        return INTERRUPTED
-    if code == INTERRUPTED and status == "interrupted":
-        run.write_result(
-            "interrupted", error="stopped by a signal to its process; run the same command again to resume"
-        )
-        return INTERRUPTED
-    if code < 0:
-        run.write_result("failed", error=f"was killed by {signal.Signals(-code).name}")
-    elif status == "failed":
-        return REFUSED if code == REFUSED else 1
-    else:
-        run.write_result("failed", error=f"ended with exit code {code} before it was finished, see {run.log}")
     return 1
 
 

@@ -18,14 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 class GridSweeper(Sweeper):
     """Sweeper that checks and records the runs of all jobs before any launcher starts them.
 
-    Launchers such as submitit and Ray run jobs in other processes. The sweep still ends with a table of all
-    its jobs, whose states are read from the run directories.
-
-    Args:
-        params: values of each setting of the grid, in Hydra's syntax.
-        zip: groups of settings whose values change together, in Hydra's syntax.
-        overrides: further overrides of the jobs that have a value of a setting, by setting and value:
-            `{model: {mingru: [encoder=mingru]}}`. The command line replaces them.
+    Its arguments are the settings of conf/hydra/sweeper/grid.yaml.
     """
 
     def __init__(
@@ -71,11 +64,7 @@ class GridSweeper(Sweeper):
 class OptunaSweeper(GridSweeper):
     """Sweeper that searches for the best values of each variant, see conf/hydra/sweeper/optuna.yaml.
 
-    Args:
-        compare: settings whose values are compared; the other sweeps are searched.
-        seeds: values of `seed` with which the best values of each variant are trained; None for no training.
-        params, zip, overrides: as for `GridSweeper`.
-        **options: arguments of `attnlab.jobs.hyperparameter_search.search`.
+    `**options` are arguments of `attnlab.jobs.hyperparameter_search.search`.
     """
 
     def __init__(
