@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -18,10 +19,13 @@ def copy_of(run: Run, folder: Path) -> Run:
     return Run(Path(shutil.copytree(run.directory, folder / run.directory.name, symlinks=True)))
 
 
+@pytest.fixture(autouse=True)
+def _scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
 def test_run_that_is_killed_and_resumed_has_the_same_results(trained: Run, tmp_path: Path) -> None:
-    completed = attnlab(
-        "verify", str(trained.directory), "--kills", "2", folder=tmp_path, TMPDIR=str(tmp_path)
-    )
+    completed = attnlab("verify", str(trained.directory), "--kills", "2", folder=tmp_path)
     lines = completed.stdout.splitlines()
     assert len([line for line in lines if line.startswith("kill ")]) == 2
     assert re.fullmatch(r"PASS  kills: 2, trainings: [1-9]", lines[2])  # one may end before its kill
@@ -36,9 +40,7 @@ def test_run_with_other_results_fails_at_the_first_difference(trained: Run, tmp_
     assert "  max_epochs: 12\n" in text
     run.config.write_text(text.replace("  max_epochs: 12\n", "  max_epochs: 1\n"))
     run.write_result("finished", python="2.7")
-    completed = attnlab(
-        "verify", str(run.directory), "--kills", "0", folder=tmp_path, TMPDIR=str(tmp_path), code=1
-    )
+    completed = attnlab("verify", str(run.directory), "--kills", "0", folder=tmp_path, code=1)
     first, place, *others = completed.stdout.splitlines()
     digest = run.read_result()["epoch_digests"][0]
     assert first.startswith(f"FAIL  result.json, epoch_digests.0: {digest!r}, again: ")

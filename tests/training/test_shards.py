@@ -300,7 +300,7 @@ def test_mapped_corpora_are_equal_to_the_bit_on_any_number_of_processes_and_when
         for name in memory:
             assert other[name] == memory[name], name
     verify = ("verify", str(directory), "--kills", "2")
-    assert "PASS  kills: 2" in attnlab(*verify, folder=tmp_path / "changing", TMPDIR=str(tmp_path)).stdout
+    assert "PASS  kills: 2" in attnlab(*verify, folder=tmp_path / "changing").stdout
 
 
 def interrupt_after(steps: int) -> Callable[..., None]:

@@ -24,7 +24,7 @@ class RayScheduler(Scheduler):
         """Connect to the cluster, or start one on this machine, and submit a task for each run."""
         if not ray.is_initialized():  # by the batch of runs before
             ray.init(**self.init)
-        train = ray.remote(**self.remote)(ClusterTask.__call__)
+        train = ray.remote(**self.remote)(_train)
         self.runs = {train.remote(ClusterTask(run.directory)): run for run in runs}
 
     def collect(self) -> dict[Run, int | str]:
@@ -36,6 +36,10 @@ class RayScheduler(Scheduler):
     def cancel(self) -> None:
         for task in self.runs:
             ray.cancel(task)
+
+
+def _train(task: ClusterTask) -> int:
+    return task()
 
 
 def _result(task: ray.ObjectRef[int]) -> int | str:
