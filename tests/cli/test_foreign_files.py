@@ -181,8 +181,4 @@ def test_files_of_the_current_folder_replace_no_packages(tmp_path: Path) -> None
             command, str(directory), "--trust", "cosine", folder=tmp_path, stdin="3 4\n", code=1
         )
         assert_refused(elsewhere, "cosine.Cosine", f"trained in {folder}: start the command there")
-        environment = {"PYTHONPATH": str(folder), "process": subprocess.Popen}
-        attnlab(
-            *(command, str(directory), "--trust", "cosine"), folder=tmp_path, stdin="3 4\n", **environment
-        )
     assert not (folder / "executed").exists()

@@ -206,9 +206,12 @@ PLACES = [
     ("FILES/text-config.ckpt", "does not fit this version"),
     ("FILES/interpolation.ckpt", "contains the interpolation"),
     ("FILES/foreign-class.ckpt", "names the class cosine.Cosine.*: add --trust cosine"),
-    ("FILES/foreign-class.ckpt --trust cosine", "cannot be imported: .*PYTHONPATH=FOLDER"),
-    ("FILES/foreign-class.ckpt --trust cosine.Cosine", "cannot be imported: .*PYTHONPATH=FOLDER"),
-    ("FILES/moved --trust cosine", "trained in /old: start the command there, or with PYTHONPATH=/old"),
+    ("FILES/foreign-class.ckpt --trust cosine", "cannot be imported: .*Start the command in the folder"),
+    (
+        "FILES/foreign-class.ckpt --trust cosine.Cosine",
+        "cannot be imported: .*Start the command in the folder",
+    ),
+    ("FILES/moved --trust cosine", "trained in /old: start the command there"),
 ]
 PATHS: list[Row] = [
     *((f"predict {path}", b"3\n", 1, reason) for path, reason in PLACES),

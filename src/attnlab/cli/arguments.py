@@ -56,7 +56,7 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="NAME",
         help="a module, or the dotted name of a class, that RUN may use in addition to attnlab's own; "
-        "repeatable. Modules in the current folder and in those of PYTHONPATH are found as well",
+        "repeatable. Modules in the current folder are found as well",
     )
 
 

@@ -8,7 +8,6 @@ that a name refers to is checked, not the name: `attnlab.data.corpus.os.system` 
 
 import inspect
 import logging
-import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -128,14 +127,12 @@ def _resolve(target: str, source: Path | str) -> Any:
 
 
 def _training_folder(source: Path | str) -> str:
-    """Return where a custom class probably is, and how it is imported from there."""
+    """Return where a custom class probably is; the current folder is searched for modules."""
     run = locate_run(str(source))[0] if Path(source).is_file() else None
     folder = run.read_result().get("folder") if run else None
     if not isinstance(folder, str):
-        return "Start the command in the folder of its module, or with PYTHONPATH=FOLDER"
-    return (
-        f"The run was trained in {folder}: start the command there, or with PYTHONPATH={shlex.quote(folder)}"
-    )
+        return "Start the command in the folder of its module"
+    return f"The run was trained in {folder}: start the command there"
 
 
 def _is_within(name: str, package: str) -> bool:
