@@ -206,10 +206,10 @@ PLACES = [
     ("FILES/text-config.ckpt", "does not fit this version"),
     ("FILES/interpolation.ckpt", "contains the interpolation"),
     ("FILES/foreign-class.ckpt", "names the class cosine.Cosine.*: add --trust cosine"),
-    ("FILES/foreign-class.ckpt --trust cosine", "cannot be imported: .*Start the command in the folder"),
+    ("FILES/foreign-class.ckpt --trust cosine", "cannot be imported: .*Start the command in"),
     (
         "FILES/foreign-class.ckpt --trust cosine.Cosine",
-        "cannot be imported: .*Start the command in the folder",
+        "cannot be imported: .*Start the command in",
     ),
     ("FILES/moved --trust cosine", "trained in /old: start the command there"),
 ]
