@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from attnlab.errors import UserError
 from attnlab.jobs import slots as slots_module
-from attnlab.jobs.slots import Slots, divide, find_gpus, find_slots, parse_gpus
+from attnlab.jobs.slots import Slots, divide, find_gpus, find_slots
 
 LISTED = """\
 GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-aaaa)
@@ -117,11 +117,6 @@ def test_gpus_are_the_visible_ones(visible: str, monkeypatch: pytest.MonkeyPatch
 def test_gpu_that_is_named_twice_is_an_error(visible: str) -> None:
     with pytest.raises(UserError, match=f"CUDA_VISIBLE_DEVICES={visible} names a GPU twice"):
         find_gpus({"CUDA_VISIBLE_DEVICES": visible})
-
-
-def test_mig_instances_replace_their_gpu() -> None:
-    assert parse_gpus(LISTED) == ["GPU-aaaa", "MIG-b0", "MIG-b1", "GPU-cccc"]
-    assert parse_gpus("") == []
 
 
 def test_sweep_uses_gpus_if_any_job_may(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise, takewhile
 from pathlib import Path
-from typing import Any
 
 from omegaconf import DictConfig
 
@@ -140,12 +139,12 @@ def find_gpus(environment: Mapping[str, str]) -> list[str]:
     """
     visible = environment.get("CUDA_VISIBLE_DEVICES")
     if visible is None:
-        return parse_gpus(_nvidia_smi())
+        return [uuid for uuids in _parse_gpus(_nvidia_smi()) for uuid in uuids]
     names = [name.strip() for name in visible.split(",")]
     gpus = list(takewhile(re.compile(r"\d+|(GPU|MIG)-\S+").fullmatch, names))
     if len(set(gpus)) < len(gpus):
         raise UserError(f"CUDA_VISIBLE_DEVICES={visible} names a GPU twice: name each one once")
-    cards = len(parse_cards(_nvidia_smi())) if any(gpu.isdigit() for gpu in gpus) else 0
+    cards = len(_parse_gpus(_nvidia_smi())) if any(gpu.isdigit() for gpu in gpus) else 0
     # Without nvidia-smi the number of cards is unknown
     return list(takewhile(lambda gpu: not gpu.isdigit() or cards == 0 or int(gpu) < cards, gpus))
 
@@ -159,15 +158,11 @@ def _nvidia_smi() -> str:
     return listed.stdout
 
 
-def parse_cards(listed: str) -> list[str]:
-    """Return the part about each card in the output of `nvidia-smi -L`."""
-    return re.split(r"^GPU ", listed, flags=re.MULTILINE)[1:]
-
-
-def parse_gpus(listed: str) -> list[str]:
-    """Return the UUIDs in the output of `nvidia-smi -L`; those of its MIG instances for a partitioned GPU."""
-    identities: list[list[Any]] = [re.findall(r"\(UUID: ([^)]+)\)", card) for card in parse_cards(listed)]
-    return [uuid for uuids in identities for uuid in (uuids[1:] or uuids)]
+def _parse_gpus(listed: str) -> list[list[str]]:
+    """Return the UUIDs of each card in the output of `nvidia-smi -L`: those of its MIG instances, if any."""
+    cards = re.split(r"^GPU ", listed, flags=re.MULTILINE)[1:]
+    identities = [re.findall(r"\(UUID: ([^)]+)\)", card) for card in cards]
+    return [uuids[1:] or uuids for uuids in identities]
 
 
 def _affinity() -> list[int]:

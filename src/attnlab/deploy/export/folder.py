@@ -46,7 +46,6 @@ def write(
 
     With `int8` the weights are quantised to 8 bits, and the activations while decoding.
     """
-    check(folder)
     folder = folder.absolute()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as temporary:
