@@ -50,14 +50,9 @@ def main(*runs: str) -> None:
         texts = (
             PUBLISHED.get((split, network), ""),
             *(mean_and_interval([row[score] for row in own]) for score in SCORES),
-            " · ".join(f"{100 * float(row['exact_match']):.1f}" for row in own),
-            f"{int(own[0]['parameters']):,}",
-            f"{int(own[0]['steps']):,}",
-            f"{fmean(float(row['minutes']) for row in own):.0f}",
         )
         cells.append([split, network, *texts])
-    names = ("published [%]", *(f"{name} [%]" for name in SCORES.values()), "each seed [%]")
-    columns = ["split", "network", *names, "parameters", "updates", "minutes"]
+    columns = ["split", "network", "published [%]", *(f"{name} [%]" for name in SCORES.values())]
     print(markdown(pd.DataFrame(cells, columns=columns).set_index(["split", "network"])))
 
 
