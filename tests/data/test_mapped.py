@@ -87,7 +87,8 @@ def results(overrides: list[str], caplog: pytest.LogCaptureFixture) -> tuple[Cor
     described = digests.describe(corpus, sides)
     hashes = digests.source_hashes(corpus.train, sides.source)
     seen = digests.are_seen(corpus.val, hashes, sides.source).tolist()
-    return corpus, [splits, described, hashes.tolist(), seen, batches, sorted(caplog.messages)]
+    counts = digests.count_duplicates(corpus.train), seen
+    return corpus, [splits, described, hashes.tolist(), counts, batches, sorted(caplog.messages)]
 
 
 VALIDATION = "data.val=val.tsv", "data.test_fraction=0"
@@ -304,5 +305,30 @@ def test_every_pair_of_a_part_is_drawn_as_often_as_the_others() -> None:
     assert epoch(0) == epoch(0) != epoch(1)
     merged = sorted(batch for rank in epoch(0, world=2) for batch in rank)
     assert merged == sorted(epoch(0)[0])
-    with pytest.raises(UserError, match=r"^data.weights and data.temperature need batches of sentences"):
-        TrainingBatchSampler(lengths, lengths, size=40, batch_type="tokens", draws=[(11, 4), (3, 10)])
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_batches_of_tokens_draw_parts_within_the_limit_and_resume(world: int) -> None:
+    generator = np.random.default_rng(1)
+    sources, targets = generator.integers(1, 30, size=(2, 60))
+    draws, sizes = [(40, 20), (20, 40)], []
+    drawn = np.zeros(60, int)
+    for epoch in range(30):
+        batches: list[list[int]] = []
+        for rank in range(world):
+            sampler = TrainingBatchSampler(
+                sources, targets, size=150, batch_type="tokens", draws=draws, seed=3, rank=rank, world=world
+            )
+            sampler.set_epoch(epoch)
+            steps = [*sampler]
+            assert len(steps) == len(sampler)
+            sampler.resume(epoch, 2)
+            assert [*sampler] == steps[2:]
+            batches += steps
+        counts = np.bincount(np.concatenate(batches), minlength=60)
+        assert (counts[:40].sum(), counts[:40].max(), counts[40:].tolist()) == (20, 1, 20 * [2])
+        assert all((sources[batch].max() + targets[batch].max()) * len(batch) <= 150 for batch in batches)
+        sizes.append(sorted(map(len, batches)))
+        drawn += counts
+    assert all(each == sizes[0] for each in sizes)
+    assert drawn[:40].min() >= 5  # 15 of 30 are expected

@@ -5,7 +5,7 @@ N pairs of a split · B pairs of a batch
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,8 @@ BatchType = Literal["sentences", "tokens"]
 class TrainingBatchSampler(Sampler[Any]):
     """Batches of indices for training: every pair exactly once per epoch, over all processes together.
 
-    With `draws`, the pairs of each part are drawn as often as it says instead.
+    With `draws`, the pairs of each part are drawn as often as it says instead. For batches of tokens, a pair
+    that not every epoch draws is one of several of similar length, and the longest of these counts.
 
     The batches depend only on the seed and the epoch. Every epoch has the same number of batches on each
     rank. The longest target of a batch comes first, so that a decoder can skip finished rows.
@@ -59,14 +60,13 @@ class TrainingBatchSampler(Sampler[Any]):
         world: int = 1,
         draws: Sequence[tuple[int, int]] = (),
     ) -> None:
-        if draws and batch_type == "tokens":
-            raise UserError(
-                "data.weights and data.temperature need batches of sentences: set "
-                "batching.batch_type=sentences"
-            )
         self._draws = draws
-        self._source_lengths = source_lengths
         self._target_lengths = target_lengths
+        self._choices = None
+        if draws and batch_type == "tokens":
+            self._choices = _choices(source_lengths, target_lengths, draws)
+            source_lengths, target_lengths = self._choices.longest(source_lengths, target_lengths)
+        self._sort_keys = target_lengths, source_lengths
         self._sort = bucket_by_length or batch_type == "tokens"
         self._seed = seed
         self._rank = rank
@@ -102,7 +102,9 @@ class TrainingBatchSampler(Sampler[Any]):
         random.shuffle(order)
         for first, end in pairwise(self._pool_bounds) if self._sort else ():
             pool = order[first:end]
-            order[first:end] = pool[np.lexsort((self._target_lengths[pool], self._source_lengths[pool]))]
+            order[first:end] = pool[np.lexsort([lengths[pool] for lengths in self._sort_keys])]
+        if self._choices is not None:
+            order = self._choices.draw(random)[order]
         steps = random.permutation(len(self))
         start = self._resumed_batch if epoch == self._resumed_epoch else 0
         for step in steps[start:]:
@@ -112,14 +114,52 @@ class TrainingBatchSampler(Sampler[Any]):
 
     def _draw(self, random: np.random.Generator) -> NDArray[np.int32]:
         """Return the positions of the pairs of an epoch, [N], in the order of the parts."""
-        if not self._draws:
-            return np.arange(len(self._source_lengths), dtype=np.int32)
+        if not self._draws or self._choices is not None:
+            return np.arange(len(self._target_lengths), dtype=np.int32)
         parts, start = [], 0
         for size, count in self._draws:
             part = np.arange(start, start + size, dtype=np.int32)
             parts += [np.tile(part, count // size), random.permutation(part)[: count % size]]
             start += size
         return np.concatenate(parts)
+
+
+class _Choices(NamedTuple):
+    """For each of the N pairs of an epoch, the pairs of similar length that it is one of.
+
+    Attributes:
+        pairs: positions of all pairs, sorted by length within each part, [N].
+        first: position in `pairs` of the first choice, [N].
+        count: number of choices, [N].
+    """
+
+    pairs: NDArray[np.int64]
+    first: NDArray[np.int64]
+    count: NDArray[np.int64]
+
+    def longest(self, *lengths: Lengths) -> list[Lengths]:
+        """Return for each kind of length the largest one of the choices, [N]."""
+        ranges = np.stack([self.first, self.first + self.count], axis=1).ravel()
+        return [np.maximum.reduceat(np.append(each[self.pairs], 0), ranges)[::2] for each in lengths]
+
+    def draw(self, random: np.random.Generator) -> NDArray[np.int64]:
+        """Return the position of one of the choices, [N]."""
+        return self.pairs[self.first + random.integers(self.count)]
+
+
+def _choices(source_lengths: Lengths, target_lengths: Lengths, draws: Sequence[tuple[int, int]]) -> _Choices:
+    """Return as many choices of each part as `draws` says; the choices of all pairs differ by at most one."""
+    start, parts = 0, []
+    for size, count in draws:
+        part = slice(start, start + size)
+        whole = np.tile(np.arange(size), count // size)  # every pair
+        ends = np.linspace(0, size, count % size + 1).astype(np.int64)
+        first, choices = np.append(whole, ends[:-1]), np.append(np.ones_like(whole), np.diff(ends))
+        parts.append(
+            (start + np.lexsort((target_lengths[part], source_lengths[part])), start + first, choices)
+        )
+        start += size
+    return _Choices(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 class FixedBatches(SequentialSampler):

@@ -3,13 +3,15 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from json.encoder import encode_basestring_ascii
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.mapped import Store, computed, hash_texts
+from attnlab.data.mapped import SIDES, Store, are_plain, computed, hash_texts, text_blocks
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
@@ -93,12 +95,20 @@ def are_seen(pairs: Sequence[Pair], hashes: NDArray[np.int64], tokenizer: Tokeni
 
 def count_duplicates(pairs: Sequence[Pair]) -> int:
     """Count the pairs whose source and target are those of an earlier pair."""
-    texts = (f"{pair.source}\0{pair.target}" for pair in pairs)
-    return len(pairs) - len(np.unique(hash_texts(texts, len(pairs))))
+
+    def compute(store: Store) -> None:
+        sides = (chain.from_iterable(text_blocks(pairs, side)) for side in SIDES)
+        hashes = hash_texts(map("\0".join, zip(*sides, strict=True)), len(pairs))
+        hashes.sort()
+        store.append("duplicates", np.array([(hashes[1:] == hashes[:-1]).sum()]))
+
+    store = computed(pairs, {"duplicates": ""}, compute, noun="the number of repeated pairs")
+    return int(store.array("duplicates")[0])
 
 
 def _source_hashes(pairs: Sequence[Pair], tokenizer: Tokenizer) -> NDArray[np.int64]:
-    return hash_texts((tokenizer.normalise(pair.source) for pair in pairs), len(pairs))
+    sources = chain.from_iterable(text_blocks(pairs, "source"))
+    return hash_texts(map(tokenizer.normalise, sources), len(pairs))
 
 
 def _pairs_digest(pairs: Sequence[Pair]) -> str:
@@ -106,8 +116,13 @@ def _pairs_digest(pairs: Sequence[Pair]) -> str:
 
     def compute(store: Store) -> None:
         digest = hashlib.sha256()
+        if are_plain(pairs):
+            for sides in zip(*(text_blocks(pairs, side) for side in SIDES), strict=True):
+                quoted = zip(*(map(encode_basestring_ascii, texts) for texts in sides), strict=True)
+                lines = (f"[{source}, {target}, null, null, null]\n" for source, target in quoted)
+                digest.update("".join(lines).encode())
         encode = json.JSONEncoder(default=str).encode
-        for pair in pairs:
+        for pair in [] if are_plain(pairs) else pairs:
             texts = (pair.source, pair.target, pair.alignment, pair.reference, pair.annotations)
             digest.update(encode(texts).encode() + b"\n")
         store.append("sha256", np.frombuffer(digest.digest(), np.uint8))

@@ -9,7 +9,7 @@ import logging
 import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import chain, islice
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -21,8 +21,8 @@ from torch.utils.data._utils.collate import default_collate_fn_map
 
 from attnlab.data.corpus import Origin, Pair
 from attnlab.data.features import is_feature
-from attnlab.data.mapped import BLOCK, Store, batched
-from attnlab.data.tokenization.tokenizer import UNKNOWN, Tokenizer
+from attnlab.data.mapped import BLOCK, SIDES, Store, are_plain, select, text_blocks
+from attnlab.data.tokenization.tokenizer import UNKNOWN, Rows, Tokenizer
 from attnlab.data.tokenization.vocabularies import Vocabularies, code_points
 from attnlab.errors import UserError
 from attnlab.files.cache import with_progress
@@ -67,17 +67,15 @@ class Sequences:
     def from_rows(cls, rows: Sequence[Sequence[int]]) -> Sequences:
         """Concatenate N sequences of token ids."""
         store = Store()
-        cls.append(store, "rows", rows, np.int32)
+        cls.append(store, "rows", Rows.of(rows), np.int32)
         return cls(store, "rows")
 
     @staticmethod
-    def append(store: Store, name: str, rows: Sequence[Sequence[int]], dtype: DTypeLike) -> None:
-        """Append N sequences of token ids."""
-        lengths = np.fromiter(map(len, rows), np.int32, len(rows))
-        tokens = np.fromiter(chain.from_iterable(rows), dtype, int(lengths.sum()))
-        start = store.append(f"{name}.tokens", tokens) - len(tokens)
-        store.append(f"{name}.starts", start + np.cumsum(lengths, dtype=np.int64) - lengths)
-        store.append(f"{name}.lengths", lengths)
+    def append(store: Store, name: str, rows: Rows, dtype: DTypeLike) -> None:
+        """Append sequences of token ids."""
+        start = store.append(f"{name}.tokens", rows.tokens.astype(dtype)) - len(rows.tokens)
+        store.append(f"{name}.starts", start + rows.ends - rows.lengths)
+        store.append(f"{name}.lengths", rows.lengths.astype(np.int32))
 
     def padded(self, indices: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Return the sequences at B indices.
@@ -173,33 +171,34 @@ class _Side:
         self.name, self.tokenizer = name, tokenizer
         self.limit = None if length is None else length - eos  # number of tokens of the text
         self.unknown = tokenizer.id_of(UNKNOWN)  # None if the vocabulary is closed
-        self.cut = self.count = self.total = 0
+        self.cut_count = self.count = self.total = 0
         self.examples: dict[str, None] = {}
         self.first: tuple[int, Origin | None] | None = None  # number and origin of the first pair with one
 
-    def cut_rows(self, pairs: Sequence[Pair], rows: Sequence[list[int]], start: int) -> list[list[int]]:
-        """Return the token ids of successive pairs, from number `start` on, within the limit."""
+    def cut(self, rows: Rows, pairs: Sequence[Pair], start: int) -> Rows:
+        """Return the token ids of the pairs from position `start` on, within the limit."""
         if self.limit is not None:
-            self.cut += sum(len(row) > self.limit for row in rows)
-            rows = [row[: self.limit] for row in rows]
-        for number, (pair, row) in enumerate(zip(pairs, rows, strict=True), start=start):
-            self.total += len(row)
-            if self.unknown in row:
-                self._add_unknown(pair, row, number)
-        return list(rows)
+            self.cut_count += int((rows.lengths > self.limit).sum())
+            rows = rows.select(np.arange(len(rows.lengths)), self.limit)
+        self.total += len(rows.tokens)
+        unknown = np.flatnonzero(rows.tokens == self.unknown)
+        owners, counts = np.unique(np.searchsorted(rows.ends, unknown, side="right"), return_counts=True)
+        for position, count in zip((start + owners).tolist(), counts.tolist(), strict=True):
+            if self.count < UNKNOWN_READ:
+                self._add_examples(pairs[position], position, rows.select(np.array([position - start])))
+            self.count += count
+        return rows
 
-    def _add_unknown(self, pair: Pair, row: list[int], number: int) -> None:
-        self.first = self.first or (number, pair.origin)
-        if self.count < UNKNOWN_READ:
-            spelled = zip(self.tokenizer.spell(getattr(pair, self.name)), row, strict=False)
-            self.examples |= {token: None for token, id in spelled if id == self.unknown}
-        self.count += sum(id == self.unknown for id in row)
+    def _add_examples(self, pair: Pair, position: int, row: Rows) -> None:
+        self.first = self.first or (position + 1, pair.origin)
+        spelled = zip(self.tokenizer.spell(getattr(pair, self.name)), row.tokens.tolist(), strict=False)
+        self.examples |= {token: None for token, id in spelled if id == self.unknown}
 
     def log(self, split: str | None, lengths: Lengths, pairs: Sequence[Pair]) -> None:
         """Log what was counted. `split` is the name of the pairs; None to log no unknown tokens."""
-        if self.cut:
+        if self.cut_count:
             text = "%d of %d %ss are truncated to %d tokens: batching.max_%s_length"
-            log.warning(text, self.cut, len(lengths), self.name, self.limit, self.name)
+            log.warning(text, self.cut_count, len(lengths), self.name, self.limit, self.name)
         if self.limit is None and len(lengths) >= OUTLIER_PAIRS:
             self._log_outlier(lengths, pairs)
         if self.first is not None and split is not None:
@@ -244,52 +243,52 @@ def encode(
         name: what the pairs are called in the warning of tokens outside the vocabulary; None for no warning.
         store: where the ids are stored; None for memory.
     """
-    eos = [EOS] if source_eos else []
     source = _Side("source", vocabularies.source, max_source_length, source_eos)
     target = _Side("target", vocabularies.target, max_target_length, True)
     store = Store() if store is None else store
     copied = target.tokenizer.size + COPIED * with_copy_ids
     sizes = {"source": source.tokenizer.size, "target": copied, "copy": copied}
-    blocks = with_progress(batched(pairs, BLOCK), "pairs encoded", size=len)
-    for start, block in zip(range(0, len(pairs), BLOCK), blocks, strict=True):
-        sources = source.tokenizer.encode_all([pair.source for pair in block])
-        targets = target.tokenizer.encode_all([pair.target for pair in block])
-        _check(block, sources, targets, vocabularies, start, len(pairs))
-        rows: dict[str, list[list[int]]] = {}
+    are_linked = not are_plain(pairs)
+    blocks = zip(*(text_blocks(pairs, side) for side in SIDES), strict=True)
+    blocks = with_progress(blocks, "pairs encoded", size=lambda block: len(block[0]))
+    for start, texts in zip(range(0, len(pairs), BLOCK), blocks, strict=True):
+        sources, targets = map(Tokenizer.encode_all, vocabularies, texts)
+        _check(pairs, start, sources, targets, vocabularies if are_linked else None)
+        rows: dict[str, Rows] = {}
         if with_copy_ids:
-            copy_ids, targets = _copy_ids(block, vocabularies, targets, source.limit)
-            rows["copy"] = [row + eos for row in copy_ids]
-        rows["source"] = [row + eos for row in source.cut_rows(block, sources, start + 1)]
-        rows["target"] = [[SOS, *row, EOS] for row in target.cut_rows(block, targets, start + 1)]
+            block = select(pairs, np.arange(start, start + len(sources.lengths)))
+            rows["copy"], targets = _copy_ids(block, vocabularies, targets, source.limit)
+        rows["source"] = source.cut(sources, pairs, start)
+        for part in rows if source_eos else ():
+            rows[part] = rows[part].with_last(EOS)
+        rows["target"] = target.cut(targets, pairs, start).with_first(SOS).with_last(EOS)
         for part, each in rows.items():
             Sequences.append(store, part, each, np.uint16 if sizes[part] <= 1 << 16 else np.int32)
     examples = Examples.of(store, with_copy_ids=with_copy_ids)
-    source.log(name, examples.sources.lengths - len(eos), pairs)
+    source.log(name, examples.sources.lengths - source_eos, pairs)
     target.log(name, examples.targets.lengths - 2, pairs)
     return examples
 
 
 def _check(
-    pairs: Sequence[Pair],
-    sources: Sequence[Sequence[int]],
-    targets: Sequence[Sequence[int]],
-    vocabularies: Vocabularies,
-    start: int,
-    total: int,
+    pairs: Sequence[Pair], start: int, sources: Rows, targets: Rows, vocabularies: Vocabularies | None
 ) -> None:
-    """Raise `UserError` at links to tokens that do not exist, and at sources without tokens."""
-    for number, (pair, source, target) in enumerate(zip(pairs, sources, targets, strict=True), start=1):
-        if source and pair.alignment is None:
-            continue
-        place = pair.origin or f"pair {start + number} of {total}"
-        for link in vocabularies.gold_alignment(pair) or ():
-            if link[0] >= len(source) or link[1] >= len(target):
+    """Raise `UserError` at links to tokens that do not exist, and at sources without tokens.
+
+    The rows are those of the pairs from position `start` on. Links are read only if vocabularies are given.
+    """
+    checked = np.arange(len(sources.lengths)) if vocabularies else np.flatnonzero(sources.lengths == 0)
+    for pair, number in zip(select(pairs, start + checked), checked.tolist(), strict=True):
+        place = pair.origin or f"pair {start + number + 1} of {len(pairs)}"
+        sizes = int(sources.lengths[number]), int(targets.lengths[number])
+        for link in (vocabularies and vocabularies.gold_alignment(pair)) or ():
+            if link[0] >= sizes[0] or link[1] >= sizes[1]:
                 raise UserError(
-                    f"{place}, {pair.source!r}: the alignment has the link "
-                    f"{link[0]}-{link[1]}, but there are {len(source)} source and {len(target)} target "
-                    "tokens. Count tokens from 0, and use the tokenization of the aligner"
+                    f"{place}, {pair.source!r}: the alignment has the link {link[0]}-{link[1]}, but there "
+                    f"are {sizes[0]} source and {sizes[1]} target tokens. Count tokens from 0, and use the "
+                    "tokenization of the aligner"
                 )
-        if not source:
+        if not sizes[0]:
             raise UserError(
                 f"{place}: the source {pair.source!r} (target {pair.target!r}) has no tokens. Correct or "
                 "remove the pair, or let the tokenizer drop less (tokenizer.drop)"
@@ -326,16 +325,16 @@ def _other_form(token: str, tokenizer: Tokenizer) -> str:
 def _copy_ids(
     pairs: Sequence[Pair],
     vocabularies: Vocabularies,
-    targets: Sequence[Sequence[int]],
+    targets: Rows,
     source_limit: int | None,
-) -> tuple[list[list[int]], list[list[int]]]:
+) -> tuple[Rows, Rows]:
     """Return the target id of each copied source token, and the targets with copied ids in place of UNK.
 
     Only the first `source_limit` tokens of a source can be copied. Features have PAD, which no search emits.
     """
     tokenizer = vocabularies.target
     copy_ids, copied_targets = [], []
-    for pair, target in zip(pairs, targets, strict=True):
+    for pair, target in zip(pairs, targets.tolist(), strict=True):
         tokens = vocabularies.source.spell(pair.source)[:source_limit]
         oov_ids = {
             token: tokenizer.size + i
@@ -350,4 +349,4 @@ def _copy_ids(
         )
         spelling = tokenizer.spell(pair.target)
         copied_targets.append([oov_ids.get(token, id) for token, id in zip(spelling, target, strict=True)])
-    return copy_ids, copied_targets
+    return Rows.of(copy_ids), Rows.of(copied_targets)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 import tokenizers
@@ -23,6 +23,9 @@ from numpy.typing import NDArray
 
 from attnlab.data.corpus import Origin, Pair
 from attnlab.files.cache import Cached, Key, deferred_messages, find, find_or_write, with_progress
+
+Side = Literal["source", "target"]
+SIDES: tuple[Side, Side] = ("source", "target")
 
 IN_MEMORY = 100_000
 """Pairs up to this number are kept as a list."""
@@ -113,20 +116,19 @@ class MappedPairs(Sequence[Pair]):
         if isinstance(index, slice):
             positions = range(self._size)[index]
             return self.select(np.arange(positions.start, positions.stop, positions.step))
-        return self._read(self._rows_of(np.array([range(self._size)[index]])))[0]
+        return self._read(np.array([range(self._size)[index]]))[0]
 
     def __iter__(self) -> Iterator[Pair]:
         for start in range(0, self._size, BLOCK):
-            yield from self._read(self._rows_of(np.arange(start, min(start + BLOCK, self._size))))
+            yield from self._read(np.arange(start, min(start + BLOCK, self._size)))
 
     def select(self, positions: NDArray[Any]) -> Sequence[Pair]:
         """Return the pairs at these positions: a list of a few, or a view of many."""
-        rows = self._rows_of(positions)
-        if len(rows) <= IN_MEMORY:
-            return self._read(rows)
+        if len(positions) <= IN_MEMORY:
+            return self._read(positions)
         digest = hashlib.sha256(self.digest.encode() + np.ascontiguousarray(positions, np.int64).tobytes())
         store = Store()
-        store.append("rows", rows.astype(np.int32))
+        store.append("rows", self._rows_of(positions).astype(np.int32))
         return MappedPairs(self._arguments[0], (store, "rows"), digest.hexdigest()[:32])
 
     def view(self, store: Store, name: str) -> Sequence[Pair]:
@@ -136,21 +138,33 @@ class MappedPairs(Sequence[Pair]):
             return self.select(positions)
         return MappedPairs(self._arguments[0], (store, name), f"{store.folder.name}/{name}")
 
+    @property
+    def is_plain(self) -> bool:
+        """True if no pair of the files has more than its texts and its origin."""
+        return bool((self._bounds[2::3] == self._bounds[3::3]).all())
+
     def _rows_of(self, positions: NDArray[Any]) -> NDArray[Any]:
         return positions if self._rows is None else self._rows[positions]
 
-    def _read(self, rows: NDArray[Any]) -> list[Pair]:
-        places = (3 * rows.astype(np.int64)[:, None] + np.arange(4)).ravel()
-        bounds = iter(self._bounds[places].tolist())
+    def texts(self, column: int, positions: NDArray[Any]) -> list[str]:
+        """Return the sources (column 0), the targets (1) or the JSON of the other attributes (2)."""
+        places = 3 * self._rows_of(positions).astype(np.int64) + column
+        spans = zip(self._bounds[places].tolist(), self._bounds[places + 1].tolist(), strict=True)
         text = self._text.data
-        pairs = []
-        for row, line, start in zip(rows.tolist(), self._lines[rows].tolist(), bounds, strict=False):
-            middle, end, after = next(bounds), next(bounds), next(bounds)
-            _, file, unit = self.origins[bisect_right(self._starts, row) - 1]
-            extra = _read_extra(str(text[end:after], "utf-8")) if after > end else {}
-            source, target = str(text[start:middle], "utf-8"), str(text[middle:end], "utf-8")
-            pairs.append(Pair(source, target, origin=Origin(file, line, unit), **extra))
+        texts = [str(text[start:end], "utf-8") for start, end in spans]
         self._store.release()
+        return texts
+
+    def _read(self, positions: NDArray[Any]) -> list[Pair]:
+        rows = self._rows_of(positions)
+        columns = (self.texts(column, positions) for column in range(3))
+        pairs = []
+        for row, line, source, target, extra in zip(
+            rows.tolist(), self._lines[rows].tolist(), *columns, strict=True
+        ):
+            _, file, unit = self.origins[bisect_right(self._starts, row) - 1]
+            origin = Origin(file, line, unit)
+            pairs.append(Pair(source, target, origin=origin, **(_read_extra(extra) if extra else {})))
         return pairs
 
 
@@ -238,6 +252,21 @@ def select(pairs: Sequence[Pair], positions: NDArray[Any]) -> Sequence[Pair]:
     if isinstance(pairs, MappedPairs):
         return pairs.select(positions)
     return [pairs[position] for position in positions.tolist()]
+
+
+def text_blocks(pairs: Sequence[Pair], side: Side) -> Iterator[list[str]]:
+    """Yield the texts of one side, of `BLOCK` pairs at a time; no `Pair` is made of mapped ones."""
+    for start in range(0, len(pairs), BLOCK):
+        end = min(start + BLOCK, len(pairs))
+        if isinstance(pairs, MappedPairs):
+            yield pairs.texts(int(side == "target"), np.arange(start, end))
+        else:
+            yield [getattr(pair, side) for pair in pairs[start:end]]
+
+
+def are_plain(pairs: Sequence[Pair]) -> bool:
+    """Return whether no pair has more than its texts and its origin."""
+    return pairs.is_plain if isinstance(pairs, MappedPairs) else not any(map(_extra, pairs))
 
 
 def hash_texts(texts: Iterable[str], count: int) -> NDArray[np.int64]:

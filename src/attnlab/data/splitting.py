@@ -5,6 +5,7 @@ import random
 import unicodedata
 from array import array
 from collections.abc import Hashable, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.mapped import MappedPairs, Store, computed, hash_texts, select
+from attnlab.data.mapped import MappedPairs, Store, computed, hash_texts, select, text_blocks
 from attnlab.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -143,7 +144,8 @@ def _split_sources(
 ) -> tuple[Positions, Positions, Positions]:
     """Split pairs at random; pairs whose sources have equal keys stay together."""
     dropped = _Dropped()
-    hashes = hash_texts((_source_key(pair.source, dropped) for pair in pairs), len(pairs))
+    sources = chain.from_iterable(text_blocks(pairs, "source"))
+    hashes = hash_texts((_source_key(source, dropped) for source in sources), len(pairs))
     _, first, numbers = np.unique(hashes, return_index=True, return_inverse=True)
     groups = np.argsort(np.argsort(first))[numbers]  # [N], numbered in the order of their first pairs
     train, val, test = split_groups(

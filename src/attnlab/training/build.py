@@ -8,7 +8,6 @@ import json
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -89,7 +88,7 @@ def build_vocabularies(config: DictConfig, corpus: Corpus) -> Vocabularies:
             source=constructor(config.tokenizer),
             target=None if target is None else constructor(target),
             shared=config.shared_vocabulary,
-            others=chain.from_iterable(pairs for name, pairs in corpus.splits.items() if name != "train"),
+            others=[pairs for name, pairs in corpus.splits.items() if name != "train"],
         )
 
     if not isinstance(corpus.train, MappedPairs):

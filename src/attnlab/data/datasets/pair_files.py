@@ -1,6 +1,4 @@
-"""Sentence pairs in files: tab-separated text, JSON lines, or two aligned files, each plain or gzipped.
-
-Parquet and Arrow files are read by `pyarrow`, row by row in constant memory, as if each row were a JSON line.
+"""Sentence pairs in files: tables, JSON lines or two aligned files, plain or gzipped; Parquet or Arrow.
 
 Files that cannot be read or parsed, or have no pairs, raise `UserError`.
 """
@@ -11,16 +9,17 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from attnlab.data.alignment import parse_links
 from attnlab.data.corpus import Origin, Pair
+from attnlab.data.datasets import arrow_files
 from attnlab.data.features import with_features
 from attnlab.data.mapped import gather
-from attnlab.errors import UserError, needs
+from attnlab.errors import UserError
 from attnlab.files.cache import Key
 from attnlab.files.digests import current_digest
 from attnlab.files.reading import SURROGATE, count_lines, exists, read_lines
@@ -28,9 +27,6 @@ from attnlab.files.reading import SURROGATE, count_lines, exists, read_lines
 log = logging.getLogger(__name__)
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
-ARROW_SUFFIXES = (".parquet", ".arrow")
-ARROW_ROWS = 1000
-"""Rows of a Parquet file that are read at a time."""
 PATTERN = re.compile(r"[*?[]")
 """A character of a pattern that matches several files."""
 Fields = Sequence[str]
@@ -93,13 +89,13 @@ class Layout:
             shown = " and ".join(f"data.{name}={each}" for name, each in given.items() if each is not None)
             raise UserError(f"{shown} must be different column numbers, counted from 0")
 
-    @property
+    @cached_property
     def features(self) -> tuple[int, ...]:
         """The columns of features; empty if there are none."""
         given = self.features_column
         return () if given is None else tuple(given) if isinstance(given, Sequence) else (given,)
 
-    @property
+    @cached_property
     def columns(self) -> tuple[int, ...]:
         """The columns of a table that are read."""
         return self.source_column, self.target_column, *self.features
@@ -204,7 +200,7 @@ class Layout:
                 paths = [there or path for there, path in zip(existing, prefixed, strict=True)]
                 return Part([(setting, path) for path in paths], lambda texts, _: (texts[0], [texts[1]]))
         files = [(setting, location)]
-        if location.endswith(ARROW_SUFFIXES):
+        if location.endswith(arrow_files.SUFFIXES):
             return Part(files, self._parse_json, unit="row")
         if location.removesuffix(".gz").endswith(JSON_SUFFIXES):
             return Part(files, self._parse_json)
@@ -301,7 +297,7 @@ def _read_part(
                 pass
             break
         texts = line[:count]
-        if not any(text.strip() for text in texts):
+        if not "".join(texts).strip():
             empty.append(number)
             continue
         origin = Origin(name, number, part.unit)
@@ -313,9 +309,9 @@ def _read_part(
                     continue
         try:
             source, targets = part.parse(texts, origin)
-            for side, text in (("source", source), *(("target", target) for target in targets)):
-                if not text.strip() and not (part.covered and side == "target"):
-                    raise LeftOutError(f"the {side} is empty", "add the text or remove the line")
+            if not source.strip() or not (part.covered or all(map(str.strip, targets))):
+                side = "target" if source.strip() else "source"
+                raise LeftOutError(f"the {side} is empty", "add the text or remove the line")
         except LeftOutError as error:
             reason, fix = error.args
             dropped += 1
@@ -328,7 +324,7 @@ def _read_part(
                 notes.setdefault(note, []).append(number)
             else:
                 first_row, width = number, columns
-        more = [target for target in line[count : count + len(further)] if target.strip()]
+        more = [target for target in line[count : count + len(further)] if target.strip()] if further else []
         if more and part.covered:
             targets = []
         alignment = None
@@ -387,7 +383,7 @@ def _expand(location: Any, layout: Layout, setting: str) -> list[str]:
 def _read_lines(files: Sequence[NamedFile]) -> Iterator[Fields]:
     """Yield line i of each file, for every i."""
     contents = [
-        (_read_rows if path.endswith(ARROW_SUFFIXES) else read_lines)(path, setting=setting)
+        (arrow_files.read_rows if path.endswith(arrow_files.SUFFIXES) else read_lines)(path, setting=setting)
         for setting, path in files
     ]
     for number, lines in enumerate(zip_longest(*contents), start=1):
@@ -402,27 +398,3 @@ def _read_lines(files: Sequence[NamedFile]) -> Iterator[Fields]:
                 "must have the same number of lines"
             )
         yield lines
-
-
-def _read_rows(path: str, *, setting: str) -> Iterator[str]:
-    """Yield the rows of a Parquet file, or of an Arrow file or stream, as JSON objects."""
-    with needs("huggingface", f"{setting}={path} needs pyarrow"):
-        import pyarrow
-        from pyarrow import parquet
-    try:
-        with pyarrow.memory_map(str(Path(path).expanduser())) as file:
-            if path.endswith(".parquet"):
-                batches = parquet.ParquetFile(file).iter_batches(ARROW_ROWS)
-            else:
-                is_file = file.read(6) == b"ARROW1"
-                file.seek(0)
-                reader = (pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream)(file)
-                batches = map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader
-            for batch in batches:
-                for row in batch.to_pylist():
-                    yield json.dumps(row, default=str)
-    except (OSError, RuntimeError, pyarrow.ArrowException) as error:
-        raise UserError(
-            f"{setting}: {path} cannot be read ({' '.join(str(error).split())}). Check the path, or "
-            "create the file again"
-        ) from error

@@ -9,10 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from importlib import import_module
-from itertools import chain, repeat
+from itertools import chain, islice, pairwise, repeat
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Encoding, models, pre_tokenizers
 from tokenizers import Tokenizer as Pipeline
 
@@ -28,12 +30,11 @@ PARALLELISM = "TOKENIZERS_PARALLELISM"
 WORDS = 100_000
 """Number of words whose ids are kept."""
 SPACE = "▁"
-WORD_SPLITS = [
-    [{"type": "WhitespaceSplit"}],
-    [{"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always", "split": True}],
-]
-UNICODE_STEPS = {"NFC", "NFD", "NFKC", "NFKD", "Lowercase"}
-CHARACTER_CLASSES = re.compile(r"(\[[^]]+\]|\\p{\w+})(\|(\[[^]]+\]|\\p{\w+}))*")
+WORD_SPLITS = (
+    {"type": "WhitespaceSplit"},
+    {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always", "split": True},
+)
+CHARACTER_CLASSES = re.compile(r"(\|?(\[[^]]+\]|\\p{\w+}))+")
 """Regular expressions that match single characters."""
 CONTINUATION = "##"
 """Prefix of a subword that continues a word. A word that starts with it is read as a continuation."""
@@ -50,6 +51,67 @@ def parallel_tokenizers() -> Iterator[None]:
         os.environ[PARALLELISM] = before
 
 
+class Rows(NamedTuple):
+    """N sequences of token ids, one after the other.
+
+    Attributes:
+        tokens: the ids, [sum of the lengths].
+        lengths: number of ids of each sequence, [N].
+    """
+
+    tokens: NDArray[np.int32]
+    lengths: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]]) -> Rows:
+        """Return these sequences."""
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        return cls(np.fromiter(chain.from_iterable(rows), np.int32, int(lengths.sum())), lengths)
+
+    @property
+    def ends(self) -> NDArray[np.int64]:
+        """Position after the last id of each sequence, [N]."""
+        return np.cumsum(self.lengths)
+
+    def tolist(self) -> list[list[int]]:
+        """Return the sequences as lists."""
+        tokens, ends = self.tokens.tolist(), self.ends.tolist()
+        return [tokens[start:end] for start, end in pairwise([0, *ends])]
+
+    def select(self, numbers: NDArray[np.int64], limit: int | None = None) -> Rows:
+        """Return the sequences with these numbers; with a limit, only so many ids of each."""
+        lengths = self.lengths[numbers]
+        starts = self.ends[numbers] - lengths
+        if limit is not None:
+            lengths = np.minimum(lengths, limit)
+        shifts = np.repeat(starts - np.cumsum(lengths) + lengths, lengths)
+        return Rows(self.tokens[np.arange(len(shifts)) + shifts], lengths)
+
+    def joined(self, other: Rows) -> Rows:
+        """Return these sequences, followed by others."""
+        return Rows(*map(np.concatenate, zip(self, other, strict=True)))
+
+    def with_first(self, token: int) -> Rows:
+        """Return the sequences with an id before each."""
+        return Rows(np.insert(self.tokens, self.ends - self.lengths, token), self.lengths + 1)
+
+    def with_last(self, token: int) -> Rows:
+        """Return the sequences with an id after each."""
+        return Rows(np.insert(self.tokens, self.ends, token), self.lengths + 1)
+
+    def merged(self, counts: Sequence[int]) -> Rows:
+        """Return the sequences that so many successive ones, at least one, form together."""
+        starts = np.cumsum([0, *counts])[:-1]
+        return Rows(self.tokens, np.add.reduceat(self.lengths, starts) if counts else self.lengths)
+
+
+class _Numbers(dict[str, int]):
+    """Numbers of words in the order of their first occurrence."""
+
+    def __missing__(self, word: str) -> int:
+        return self.setdefault(word, len(self))
+
+
 class Tokenizer:
     """A vocabulary of V ids and the rules that split text into its tokens.
 
@@ -63,7 +125,9 @@ class Tokenizer:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self._words: dict[str, list[int]] = {}  # ids of the words of earlier texts
+        self._words = _Numbers()
+        self._ids = Rows.of([])  # of these words
+        self._inner: set[str] = set()  # words that have other ids within a text
 
     @property
     def size(self) -> int:
@@ -77,25 +141,42 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text; raise `UserError` if a closed vocabulary lacks one of its tokens."""
-        return self.encode_all([text])[0]
+        if self._is_closed:
+            self._reject_oov_tokens([text])
+        return self._encode([text]).tokens.tolist()
 
-    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each text; faster than `encode` for many texts."""
-        if self._pipeline.token_to_id(UNKNOWN) is None:
+    def encode_all(self, texts: Sequence[str]) -> Rows:
+        """Return the ids of N texts; faster than `encode` for many texts."""
+        if self._is_closed:
             self._reject_oov_tokens(texts)
         if not self._is_wordwise:
             return self._encode(texts)
-        rows = [text.split(" ") for text in texts]
-        words = [*({*chain.from_iterable(rows)} - self._words.keys())]
-        if len(self._words) + len(words) > WORDS:
+        if len(self._words) > WORDS:
             self._words.clear()
-            words = [*{*chain.from_iterable(rows)}]
-        self._words.update(zip(words, self._encode(words), strict=True))
+            self._ids = Rows.of([])
+        parts = [text.split(" ") for text in texts]
+        numbers = self._number(parts)
+        if self._inner:
+            parts = [
+                words if self._inner.isdisjoint(words) else [text]
+                for words, text in zip(parts, texts, strict=True)
+            ]
+            numbers = self._number(parts)
+        return self._ids.select(numbers).merged([*map(len, parts)])
+
+    def _number(self, parts: Sequence[Sequence[str]]) -> NDArray[np.int64]:
+        """Return the numbers in `_ids` of the words of texts, or of whole texts that are encoded as one."""
+        known = len(self._words)
+        numbers = np.fromiter(map(self._words.__getitem__, chain.from_iterable(parts)), np.int64)
+        new = [*islice(self._words, known, None)]
+        self._ids = self._ids.joined(self._encode(new))
         if isinstance(self._pipeline.pre_tokenizer, pre_tokenizers.Metaspace):
-            for word in words:  # alone, these have other ids than within a text
-                if self.normalise(word)[:1] in {"", " ", SPACE}:
-                    del self._words[word]
-        return [self._join_ids(row, text) for row, text in zip(rows, texts, strict=True)]
+            self._inner.update(word for word in new if self.normalise(word)[:1] in {"", " ", SPACE})
+        return numbers
+
+    @property
+    def _is_closed(self) -> bool:
+        return self._pipeline.token_to_id(UNKNOWN) is None
 
     def decode(self, ids: Iterable[int], oov_tokens: Sequence[str] = ()) -> str:
         """Return the text of token ids, without special tokens.
@@ -193,14 +274,9 @@ class Tokenizer:
     def _encodings(self, texts: Sequence[str]) -> list[Encoding]:
         return self._pipeline.encode_batch_fast(texts)
 
-    def _encode(self, texts: Sequence[str]) -> list[list[int]]:
-        return [[id + len(SPECIAL_TOKENS) for id in encoding.ids] for encoding in self._encodings(texts)]
-
-    def _join_ids(self, words: list[str], text: str) -> list[int]:
-        try:
-            return [*chain.from_iterable(map(self._words.__getitem__, words))]
-        except KeyError:
-            return self._encode([text])[0]
+    def _encode(self, texts: Sequence[str]) -> Rows:
+        tokens, lengths = Rows.of([encoding.ids for encoding in self._encodings(texts)])
+        return Rows(tokens + len(SPECIAL_TOKENS), lengths)
 
     @cached_property
     def _is_wordwise(self) -> bool:
@@ -209,21 +285,21 @@ class Tokenizer:
         That holds for the tokenizers of `attnlab.data.tokenization.train` that split at spaces. A custom one
         may have steps that depend on neighbouring words.
         """
-        pipeline = self._pipeline
-        splits = _steps(pipeline.pre_tokenizer)
+        state = json.loads(self._pipeline.to_str())
+        first, *splits = _steps(state["pre_tokenizer"])
         return (
             type(self) is Tokenizer
-            and splits[:1] in WORD_SPLITS
-            and all(step["type"] == "Split" for step in splits[1:])
+            and (state["added_tokens"], state["post_processor"], state["model"].get("dropout"))
+            == ([], None, None)
+            and first in WORD_SPLITS
+            and {step["type"] for step in splits} <= {"Split"}
             and all(
-                step["type"] in UNICODE_STEPS
+                step["type"] in {"NFC", "NFD", "NFKC", "NFKD", "Lowercase"}
                 or CHARACTER_CLASSES.fullmatch(step.get("pattern", {}).get("Regex", ""))
-                for step in _steps(pipeline.normalizer)
+                for step in _steps(state["normalizer"])
+                if step is not None
             )
             and self.normalise(" ") == " "
-            and pipeline.post_processor is None
-            and not pipeline.get_added_tokens_decoder()
-            and getattr(pipeline.model, "dropout", None) is None
         )
 
     def _label(self, spelling: str) -> str:
@@ -294,11 +370,10 @@ class PresplitTokenizer(Tokenizer):
         return str(self.module.join(whole))
 
 
-def _steps(part: Any) -> list[dict[str, Any]]:
-    """Return the settings of the steps of a normalizer or a pre-tokenizer."""
-    state = {"steps": []} if part is None else json.loads(part.__getstate__())
-    steps = (state.get(key) for key in ("steps", "normalizers", "pretokenizers"))
-    return next((each for each in steps if each is not None), [state])
+def _steps(part: Any) -> list[Any]:
+    """Return the steps of a normalizer or a pre-tokenizer; one step for a part that is no sequence."""
+    steps = (part or {}).get("normalizers") or (part or {}).get("pretokenizers")
+    return [part] if steps is None else [*steps]
 
 
 _PRESPLIT: dict[str, type[PresplitTokenizer]] = {}

@@ -1,16 +1,18 @@
 """The source and target tokenizers of a model, and decoding of ids that were copied from the source."""
 
 import logging
+import sys
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from attnlab.data.corpus import Alignment, Pair
 from attnlab.data.features import is_feature
-from attnlab.data.mapped import select
+from attnlab.data.mapped import Side, select, text_blocks
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.errors import UserError
 
@@ -87,12 +89,13 @@ Training = Callable[[Iterable[str]], Tokenizer]
 class SideTexts:
     """The texts of one side of pairs, or of both sides in turn; they can be read repeatedly."""
 
-    def __init__(self, pairs: Sequence[Pair], *sides: str) -> None:
+    def __init__(self, pairs: Sequence[Pair], *sides: Side) -> None:
         self._pairs = pairs
         self._sides = sides
 
     def __iter__(self) -> Iterator[str]:
-        return (getattr(pair, side) for side in self._sides for pair in self._pairs)
+        blocks = (text_blocks(self._pairs, side) for side in self._sides)
+        return chain.from_iterable(chain.from_iterable(blocks))
 
 
 def train_vocabularies(
@@ -101,7 +104,7 @@ def train_vocabularies(
     source: Training,
     target: Training | None = None,
     shared: bool = False,
-    others: Iterable[Pair] = (),
+    others: Iterable[Sequence[Pair]] = (),
 ) -> Vocabularies:
     """Train the tokenizers of both sides on the training split, or on `SAMPLE` pairs of it.
 
@@ -109,7 +112,7 @@ def train_vocabularies(
         source: trains the source tokenizer.
         target: trains the target tokenizer; None for the same function as `source`.
         shared: train one tokenizer on the texts of both sides. `target` must then be None.
-        others: pairs of the other splits, whose letters are compared with those of the training split.
+        others: the other splits, whose letters are compared with those of the training split.
     """
     if shared and target is not None:
         raise UserError(
@@ -127,11 +130,15 @@ def train_vocabularies(
         vocabularies = Vocabularies(
             source=source(SideTexts(sample, "source")), target=(target or source)(SideTexts(sample, "target"))
         )
-    settings = {"source": "tokenizer", "target": "tokenizer" if target is None else "target_tokenizer"}
-    characters, other_characters = _characters(train), _characters(others)
+    settings: dict[Side, str] = {
+        "source": "tokenizer",
+        "target": "tokenizer" if target is None else "target_tokenizer",
+    }
     for side, setting in settings.items():
-        _log_invisible(side, SideTexts(train, side), characters[side])
-        _log_two_forms(side, setting, characters[side] | other_characters[side], getattr(vocabularies, side))
+        characters = _characters(train, side)
+        _log_invisible(side, train, characters)
+        characters = characters.union(*(_characters(pairs, side) for pairs in others))
+        _log_two_forms(side, setting, characters, getattr(vocabularies, side))
     return vocabularies
 
 
@@ -140,23 +147,23 @@ def code_points(text: str) -> str:
     return " ".join(f"U+{ord(character):04X}" for character in text)
 
 
-def _characters(pairs: Iterable[Pair]) -> dict[str, set[str]]:
-    """Return the distinct characters of the texts of each side."""
-    characters: dict[str, set[str]] = {"source": set(), "target": set()}
-    for pair in pairs:
-        characters["source"].update(pair.source)
-        characters["target"].update(pair.target)
-    return characters
+def _characters(pairs: Sequence[Pair], side: Side) -> set[str]:
+    """Return the distinct characters of the texts of one side."""
+    occurs = np.zeros(sys.maxunicode + 1, np.bool_)
+    for texts in text_blocks(pairs, side):
+        occurs[np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)] = True
+    return {*map(chr, np.flatnonzero(occurs).tolist())}
 
 
-def _log_invisible(side: str, texts: Iterable[str], characters: set[str]) -> None:
+def _log_invisible(side: Side, pairs: Sequence[Pair], characters: set[str]) -> None:
     """Log the invisible characters of the training texts, such as U+200B, which become part of tokens.
 
     The joiners U+200C and U+200D are not counted: they belong to the spelling of some scripts and of emoji.
     """
     invisible = {each for each in characters - {"\u200c", "\u200d"} if unicodedata.category(each) == "Cf"}
     if invisible:
-        counts = Counter(each for text in texts for each in text if each in invisible)
+        blocks = map("".join, text_blocks(pairs, side))
+        counts = sum((Counter({each: text.count(each) for each in invisible}) for text in blocks), Counter())
         named = [
             f"U+{ord(character):04X} {unicodedata.name(character, '')} ({count} times)"
             for character, count in sorted(counts.items())
