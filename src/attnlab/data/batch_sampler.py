@@ -104,7 +104,7 @@ class TrainingBatchSampler(Sampler[Any]):
             pool = order[first:end]
             order[first:end] = pool[np.lexsort([lengths[pool] for lengths in self._sort_keys])]
         if self._choices is not None:
-            order = self._choices.draw(random)[order]
+            order = self._choices.draw(random)[order].astype(np.int32)
         steps = random.permutation(len(self))
         start = self._resumed_batch if epoch == self._resumed_epoch else 0
         for step in steps[start:]:
@@ -130,21 +130,22 @@ class _Choices(NamedTuple):
     Attributes:
         pairs: positions of all pairs, sorted by length within each part, [N].
         first: position in `pairs` of the first choice, [N].
-        count: number of choices, [N].
+        size: number of choices, [N].
     """
 
     pairs: NDArray[np.int64]
     first: NDArray[np.int64]
-    count: NDArray[np.int64]
+    size: NDArray[np.int64]
 
     def longest(self, *lengths: Lengths) -> list[Lengths]:
         """Return for each kind of length the largest one of the choices, [N]."""
-        ranges = np.stack([self.first, self.first + self.count], axis=1).ravel()
+        ranges = np.stack([self.first, self.first + self.size], axis=1).ravel()
         return [np.maximum.reduceat(np.append(each[self.pairs], 0), ranges)[::2] for each in lengths]
 
     def draw(self, random: np.random.Generator) -> NDArray[np.int64]:
         """Return the position of one of the choices, [N]."""
-        return self.pairs[self.first + random.integers(self.count)]
+        drawn: NDArray[np.int64] = self.pairs[self.first + random.integers(self.size)]
+        return drawn
 
 
 def _choices(source_lengths: Lengths, target_lengths: Lengths, draws: Sequence[tuple[int, int]]) -> _Choices:

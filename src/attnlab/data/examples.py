@@ -249,8 +249,8 @@ def encode(
     copied = target.tokenizer.size + COPIED * with_copy_ids
     sizes = {"source": source.tokenizer.size, "target": copied, "copy": copied}
     are_linked = not are_plain(pairs)
-    blocks = zip(*(text_blocks(pairs, side) for side in SIDES), strict=True)
-    blocks = with_progress(blocks, "pairs encoded", size=lambda block: len(block[0]))
+    read = zip(*(text_blocks(pairs, side) for side in SIDES), strict=True)
+    blocks = with_progress(read, "pairs encoded", size=lambda block: len(block[0]))
     for start, texts in zip(range(0, len(pairs), BLOCK), blocks, strict=True):
         sources, targets = map(Tokenizer.encode_all, vocabularies, texts)
         _check(pairs, start, sources, targets, vocabularies if are_linked else None)

@@ -89,7 +89,9 @@ class Rows(NamedTuple):
 
     def joined(self, other: Rows) -> Rows:
         """Return these sequences, followed by others."""
-        return Rows(*map(np.concatenate, zip(self, other, strict=True)))
+        return Rows(
+            np.concatenate([self.tokens, other.tokens]), np.concatenate([self.lengths, other.lengths])
+        )
 
     def with_first(self, token: int) -> Rows:
         """Return the sequences with an id before each."""
@@ -143,7 +145,7 @@ class Tokenizer:
         """Return the ids of a text; raise `UserError` if a closed vocabulary lacks one of its tokens."""
         if self._is_closed:
             self._reject_oov_tokens([text])
-        return self._encode([text]).tokens.tolist()
+        return self._encode([text]).tolist()[0]
 
     def encode_all(self, texts: Sequence[str]) -> Rows:
         """Return the ids of N texts; faster than `encode` for many texts."""
