@@ -1,15 +1,19 @@
 """Tiny networks and batches for the tests. Sizes are distinct primes, so that swapped axes fail."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 import yaml
 from hydra.utils import get_class
 from torch import Tensor, nn
 
 from attnlab.config.options import CONF
+from attnlab.data.examples import Sequences
+from attnlab.data.mapped import Store
+from attnlab.data.tokenization.tokenizer import Rows
 from attnlab.fast import accelerate
 from attnlab.nn import attention as variants
 from attnlab.nn.attention import Attention
@@ -23,6 +27,13 @@ from attnlab.types import EOS, PAD, SOS, UNK, Batch, Memory
 
 SOURCE_WORDS, TARGET_WORDS = 23, 19
 SOURCE_WIDTH, TARGET_WIDTH, UNITS, STATE, ENERGY = 3, 5, 2, 7, 13
+
+
+def sequences(rows: Sequence[Sequence[int]]) -> Sequences:
+    """Return sequences of token ids in memory."""
+    store = Store()
+    Sequences.append(store, "rows", Rows.of(rows), np.int32)
+    return Sequences(store, "rows")
 
 
 class Coverage(Attention):

@@ -6,11 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnlab.data.corpus import Origin, Pair
-from attnlab.data.examples import Examples, Sequences, encode
+from attnlab.data.examples import Examples, encode
 from attnlab.data.tokenization.train import subwords, symbols, whitespace
 from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
 from attnlab.errors import UserError
 from attnlab.types import EOS, PAD, SOS, Batch
+from networks import sequences
 
 digits = symbols(["3"], count=7)
 DIGITS = Vocabularies(digits, digits)
@@ -131,7 +132,7 @@ def test_padded_rows_without_padding_equal_the_original_rows(
     rows: list[list[int]], data: st.DataObject
 ) -> None:
     chosen = data.draw(st.lists(st.integers(0, len(rows) - 1), min_size=1))
-    padded, lengths = Sequences.from_rows(rows).padded(chosen)
+    padded, lengths = sequences(rows).padded(chosen)
     assert padded.shape == (len(chosen), max(len(rows[index]) for index in chosen))
     for row, length, index in zip(padded.tolist(), lengths.tolist(), chosen, strict=True):
         assert row[:length] == rows[index]
@@ -139,7 +140,7 @@ def test_padded_rows_without_padding_equal_the_original_rows(
 
 
 def test_empty_examples() -> None:
-    assert len(Examples(Sequences.from_rows([]), Sequences.from_rows([]))) == 0
+    assert len(Examples(sequences([]), sequences([]))) == 0
 
 
 def test_unknown_token_that_looks_like_a_known_one_is_logged_with_code_points(

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig
 
-from attnlab.data.examples import Examples, Sequences
+from attnlab.data.examples import Examples
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
 from attnlab.training import build, components
@@ -15,14 +15,15 @@ from attnlab.training.length_limits import (
     warn_of_cut_outputs,
     warn_of_unattended_positions,
 )
+from networks import sequences
 from tiny_runs import SYNTHETIC, TINY, build_all
 
 
 def examples(*lengths: tuple[int, int]) -> Examples:
     """Return examples with these numbers of source and target tokens; targets have SOS and EOS as well."""
     return Examples(
-        Sequences.from_rows([[3] * source for source, _ in lengths]),
-        Sequences.from_rows([[1, *[3] * target, 2] for _, target in lengths]),
+        sequences([[3] * source for source, _ in lengths]),
+        sequences([[1, *[3] * target, 2] for _, target in lengths]),
     )
 
 

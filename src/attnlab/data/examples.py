@@ -63,13 +63,6 @@ class Sequences:
     def __reduce__(self) -> tuple[Any, ...]:
         return Sequences, self._arguments
 
-    @classmethod
-    def from_rows(cls, rows: Sequence[Sequence[int]]) -> Sequences:
-        """Concatenate N sequences of token ids."""
-        store = Store()
-        cls.append(store, "rows", Rows.of(rows), np.int32)
-        return cls(store, "rows")
-
     @staticmethod
     def append(store: Store, name: str, rows: Rows, dtype: DTypeLike) -> None:
         """Append sequences of token ids."""

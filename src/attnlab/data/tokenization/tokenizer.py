@@ -64,7 +64,7 @@ class Rows(NamedTuple):
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[int]]) -> Rows:
-        """Return these sequences."""
+        """Return sequences that are given as lists."""
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         return cls(np.fromiter(chain.from_iterable(rows), np.int32, int(lengths.sum())), lengths)
 
@@ -100,11 +100,6 @@ class Rows(NamedTuple):
     def with_last(self, token: int) -> Rows:
         """Return the sequences with an id after each."""
         return Rows(np.insert(self.tokens, self.ends, token), self.lengths + 1)
-
-    def merged(self, counts: Sequence[int]) -> Rows:
-        """Return the sequences that so many successive ones, at least one, form together."""
-        starts = np.cumsum([0, *counts])[:-1]
-        return Rows(self.tokens, np.add.reduceat(self.lengths, starts) if counts else self.lengths)
 
 
 class _Numbers(dict[str, int]):
@@ -143,14 +138,12 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text; raise `UserError` if a closed vocabulary lacks one of its tokens."""
-        if self._is_closed:
-            self._reject_oov_tokens([text])
+        self._reject_oov_tokens([text])
         return self._encode([text]).tolist()[0]
 
     def encode_all(self, texts: Sequence[str]) -> Rows:
         """Return the ids of N texts; faster than `encode` for many texts."""
-        if self._is_closed:
-            self._reject_oov_tokens(texts)
+        self._reject_oov_tokens(texts)
         if not self._is_wordwise:
             return self._encode(texts)
         if len(self._words) > WORDS:
@@ -164,7 +157,9 @@ class Tokenizer:
                 for words, text in zip(parts, texts, strict=True)
             ]
             numbers = self._number(parts)
-        return self._ids.select(numbers).merged([*map(len, parts)])
+        rows = self._ids.select(numbers)
+        starts = np.cumsum([0, *map(len, parts)])[:-1]
+        return Rows(rows.tokens, np.add.reduceat(rows.lengths, starts) if parts else rows.lengths)
 
     def _number(self, parts: Sequence[Sequence[str]]) -> NDArray[np.int64]:
         """Return the numbers in `_ids` of the words of texts, or of whole texts that are encoded as one."""
@@ -175,10 +170,6 @@ class Tokenizer:
         if isinstance(self._pipeline.pre_tokenizer, pre_tokenizers.Metaspace):
             self._inner.update(word for word in new if self.normalise(word)[:1] in {"", " ", SPACE})
         return numbers
-
-    @property
-    def _is_closed(self) -> bool:
-        return self._pipeline.token_to_id(UNKNOWN) is None
 
     def decode(self, ids: Iterable[int], oov_tokens: Sequence[str] = ()) -> str:
         """Return the text of token ids, without special tokens.
@@ -321,6 +312,8 @@ class Tokenizer:
 
     def _reject_oov_tokens(self, texts: Sequence[str]) -> None:
         """Raise `UserError` if a white-space separated token is not in a closed vocabulary."""
+        if self._pipeline.token_to_id(UNKNOWN) is not None:
+            return
         vocabulary = self._pipeline.get_vocab()
         for piece in dict.fromkeys(chain.from_iterable(map(str.split, texts))):
             if piece not in vocabulary:
