@@ -116,13 +116,14 @@ def _pairs_digest(pairs: Sequence[Pair]) -> str:
 
     def compute(store: Store) -> None:
         digest = hashlib.sha256()
-        if are_plain(pairs):
+        is_plain = are_plain(pairs)
+        if is_plain:  # the same lines, in a quarter of the time
             for sides in zip(*(text_blocks(pairs, side) for side in SIDES), strict=True):
                 quoted = zip(*(map(encode_basestring_ascii, texts) for texts in sides), strict=True)
                 lines = (f"[{source}, {target}, null, null, null]\n" for source, target in quoted)
                 digest.update("".join(lines).encode())
         encode = json.JSONEncoder(default=str).encode
-        for pair in [] if are_plain(pairs) else pairs:
+        for pair in () if is_plain else pairs:
             texts = (pair.source, pair.target, pair.alignment, pair.reference, pair.annotations)
             digest.update(encode(texts).encode() + b"\n")
         store.append("sha256", np.frombuffer(digest.digest(), np.uint8))

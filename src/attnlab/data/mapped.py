@@ -82,7 +82,7 @@ class MappedPairs(Sequence[Pair]):
 
     Args:
         cached: folder of the files.
-        rows: store, and name in it, of the numbers of the pairs in the files, [N]; None for all.
+        rows: numbers of the pairs in the files, [N]; None for all.
         digest: identifies the pairs and their order; None for the digest of the folder.
 
     Attributes:
@@ -90,15 +90,15 @@ class MappedPairs(Sequence[Pair]):
     """
 
     def __init__(
-        self, cached: Cached, rows: tuple[Store, str] | None = None, digest: str | None = None
+        self, cached: Cached, rows: NDArray[np.int32] | None = None, digest: str | None = None
     ) -> None:
         self._arguments = cached, rows, digest
         self.digest = digest or cached.digest
         self.root = cached.folder.parents[1]  # of the cache
         self._store = Store(cached.folder)
         self._text, self._bounds, self._lines = map(self._store.array, ("text", "bounds", "lines"))
-        self._rows = None if rows is None else rows[0].array(rows[1])
-        self._size = len(self._lines) if self._rows is None else len(self._rows)
+        self._rows = rows
+        self._size = len(self._lines if rows is None else rows)
         self.origins: list[tuple[int, str, str]] = cached.values["origins"]
         self._starts = [row for row, _, _ in self.origins]
 
@@ -126,17 +126,9 @@ class MappedPairs(Sequence[Pair]):
         """Return the pairs at these positions: a list of a few, or a view of many."""
         if len(positions) <= IN_MEMORY:
             return self._read(positions)
-        digest = hashlib.sha256(self.digest.encode() + np.ascontiguousarray(positions, np.int64).tobytes())
-        store = Store()
-        store.append("rows", self._rows_of(positions).astype(np.int32))
-        return MappedPairs(self._arguments[0], (store, "rows"), digest.hexdigest()[:32])
-
-    def view(self, store: Store, name: str) -> Sequence[Pair]:
-        """Return the pairs whose positions are an array of a store in files."""
-        positions = store.array(name)
-        if len(positions) <= IN_MEMORY or self._rows is not None or store.folder is None:
-            return self.select(positions)
-        return MappedPairs(self._arguments[0], (store, name), f"{store.folder.name}/{name}")
+        rows = self._rows_of(positions).astype(np.int32)
+        digest = hashlib.sha256(self._arguments[0].digest.encode() + rows.tobytes())
+        return MappedPairs(self._arguments[0], rows, digest.hexdigest()[:32])
 
     @property
     def is_plain(self) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.mapped import MappedPairs, Store, computed, hash_texts, select, text_blocks
+from attnlab.data.mapped import Store, computed, hash_texts, select, text_blocks
 from attnlab.errors import UserError
 
 log = logging.getLogger(__name__)
@@ -127,10 +127,7 @@ def split_off(
 
     key = {"fractions": fractions, "seed": seed, "unicode": unicodedata.unidata_version}
     store = computed(pairs, key, compute, noun="the splits")
-    train, new_val, new_test = (
-        pairs.view(store, name) if isinstance(pairs, MappedPairs) else select(pairs, store.array(name))
-        for name in SPLITS
-    )
+    train, new_val, new_test = (select(pairs, store.array(name)) for name in SPLITS)
     return Corpus(
         train=train,
         val=new_val if val is None else val,
