@@ -90,19 +90,13 @@ def _git(folder: Path, *arguments: str) -> bytes:
     return subprocess.run(command, capture_output=True, timeout=60, check=True).stdout
 
 
-def cpu_info(*names: str) -> list[str]:
-    """Return the values that Linux lists for the CPU cores under these names; empty on other systems."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []
-    return [line.partition(":")[2].strip() for line in lines if line.startswith(names)]
-
-
 def cpu_name() -> str:
-    """Return the model name of the CPU."""
-    names = cpu_info("model name")
-    return names[0] if names else platform.processor() or platform.machine()
+    """Return the model name of the CPU, which Linux lists for each core."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def gpu_names() -> list[str]:
