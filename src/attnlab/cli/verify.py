@@ -59,13 +59,7 @@ def main(options: argparse.Namespace) -> int:
     try:
         while difference is None and (trainings == 0 or kills < options.kills):
             trainings += 1
-            again, done = train_again(
-                run,
-                scratch / str(trainings),
-                options.kills - kills,
-                draw,
-                lambda line: print(line, flush=True),
-            )
+            again, done = train_again(run, scratch / str(trainings), options.kills - kills, draw)
             kills += done
             difference = find_difference(expected, read_outputs(again))
     finally:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -96,13 +96,11 @@ def _short(value: str | None) -> str:
     return "missing" if value is None else value if len(value) <= 200 else f"{value[:200]}…"
 
 
-def train_again(
-    run: Run, folder: Path, kills: int, draw: random.Random, report: Callable[[str], None]
-) -> tuple[Run, int]:
+def train_again(run: Run, folder: Path, kills: int, draw: random.Random) -> tuple[Run, int]:
     """Train a finished run again in another folder; its worker is killed at random moments, and resumed.
 
-    There are at most `kills` of them, by SIGKILL, and fewer if the run finishes before. Returns the new run
-    and the number of kills.
+    There are at most `kills` of them, by SIGKILL, and fewer if the run finishes before. They are printed.
+    Returns the new run and the number of kills.
     """
     result = run.read_result()
     seconds = float(result.get("seconds", 0.0))
@@ -117,7 +115,7 @@ def train_again(
         code = _train_until(again, moment, machine)
         if code is None:
             done += 1
-            report(f"kill {done} after {moment:.2f} s")
+            print(f"kill {done} after {moment:.2f} s", flush=True)
         elif code == 0:
             return again, done
         else:

@@ -58,16 +58,15 @@ class ClusterTask:
     directory: Path  # run directory
     # current folder of the sweep, in which custom classes and data files are found
     folder: Path = field(default_factory=Path.cwd)
-    # folders of options, beside which custom classes are found
-    config_dirs: str = field(default_factory=lambda: os.environ.get(CONFIG_DIR, ""))
-    # command of the sweep, for result.json
-    command: str = field(default_factory=lambda: os.environ.get("ATTNLAB_COMMAND", ""))
+    # folders of options, beside which custom classes are found, and command of the sweep, for result.json
+    variables: Mapping[str, str] = field(
+        default_factory=lambda: {name: os.environ.get(name, "") for name in (CONFIG_DIR, "ATTNLAB_COMMAND")}
+    )
 
     def __call__(self) -> int:
         """Train the run; returns the code of `record_exit`."""
         os.chdir(self.folder)
-        os.environ[CONFIG_DIR] = self.config_dirs
-        os.environ["ATTNLAB_COMMAND"] = self.command
+        os.environ.update(self.variables)
         run = Run(self.directory)
         finished = run.read_result().get("status") == "finished"
         return 0 if finished else train_in_worker(run, to_log=True)
