@@ -157,12 +157,8 @@ def _is_unknown(path: str, key: str, value: Any, known: Arguments) -> bool:
     """Return whether a section has no setting of this name."""
     if not path or known.open or key in known.types or key in HYDRA_KEYS:
         return False
-    return not _is_part(path, value)
-
-
-def _is_part(path: str, value: Any) -> bool:
-    """Return whether a value is a callback, a logger or a term of the loss, or null in its place."""
-    return path in PARTS.values() and (value is None or (isinstance(value, dict) and "_target_" in value))
+    is_part = value is None or (isinstance(value, dict) and "_target_" in value)  # or null: no such part
+    return not (is_part and path in PARTS.values())
 
 
 def _describe_unknown(name: str, settings: Mapping[str, Any], *, imported: bool) -> str:

@@ -276,21 +276,17 @@ def _adapt_presets(config: DictConfig) -> None:
             elsewhere = frozenset().union(*(keys_of(group, other) for other in options_of(group)))
             for name in (elsewhere - keys_of(group, option)) & {*node} & {*debug.get(section, {})}:
                 if f"{section}.{name}" not in overridden:
-                    _delete(node, name)
+                    with read_write(node), open_dict(node):
+                        del node[name]
 
 
 def _remove_untaken(section: str, node: DictConfig, overridden: Collection[str]) -> None:
     """Remove settings that the class of a section does not take, unless the command line gives them."""
-    with suppress(UserError):  # the class cannot be imported: the worker reports it
+    with suppress(UserError), read_write(node), open_dict(node):  # the worker reports a failing import
         known = allowed_settings(section, {"_target_": node["_target_"]})
         for key in () if known.open else [*node]:
             if key not in (*known.types, *HYDRA_KEYS) and f"{section}.{key}" not in overridden:
-                _delete(node, str(key))
-
-
-def _delete(node: DictConfig, key: str) -> None:
-    with read_write(node), open_dict(node):
-        del node[key]
+                del node[key]
 
 
 def _read_numbers(config: DictConfig) -> None:
