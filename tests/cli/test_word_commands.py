@@ -72,6 +72,8 @@ def test_known_and_unknown_sources_are_scored_apart(
     printed = capsys.readouterr().out
     assert "known: in the training split" in printed
     assert "the least confident tenth has" in printed
+    assert trained.read_result()["seen"] == {"val": [0, 1, 2]}
+    assert any(row.split()[:6] == ["│", "source", "│", "known", "│", "3"] for row in printed.splitlines())
     groups = (trained.directory / "evaluations" / "val" / "errors" / "groups.csv").read_text().splitlines()
     assert [row.split(",")[:3] for row in groups if row.startswith(("source", "feature,ACC"))] == [
         ["source", "known", "3"],

@@ -7,16 +7,17 @@ import numpy as np
 import pytest
 
 from attnlab.files.predictions import Prediction, write_predictions
+from attnlab.files.run_directory import Run
 from attnlab.report.collect import collect
-from attnlab.report.errors import error_tables
+from attnlab.report.errors import error_tables, errors_of_words
 from attnlab.report.explorer import gather_sentences
-from run_files import write_run
+from run_files import with_result, write_run
 
 CHARACTERS = {"_target_": "attnlab.data.tokenization.train.characters"}
 PHONES = {"_target_": "attnlab.data.tokenization.train.whitespace"}
 
 
-def write_words(folder: Path, variant: str, seed: int, outputs: list[str], **settings: Any) -> None:
+def write_words(folder: Path, variant: str, seed: int, outputs: list[str], **settings: Any) -> Run:
     """Write a run of three words with features, and the weights of the first."""
     sources, references = ["ab ⟨N⟩ ⟨PL⟩", "cd ⟨N⟩", "e ⟨V⟩"], ["p q", "r s", "t"]
     sentences = list(zip(sources, references, outputs, strict=True))
@@ -31,15 +32,17 @@ def write_words(folder: Path, variant: str, seed: int, outputs: list[str], **set
         weights=np.array([[0, 1]] + [[1, 0]] * len(outputs[0].split())),
     )
     write_predictions(run.attention, [output], weights="pack")
+    return run
 
 
 def test_errors_of_all_seeds_of_a_variant_with_aligned_source_tokens(tmp_path: Path) -> None:
     settings = {"tokenizer": CHARACTERS, "target_tokenizer": PHONES}
     write_words(tmp_path, "dot", 0, ["x q", "r", "t"], **settings)
-    write_words(tmp_path, "dot", 1, ["x q", "r s", "t u"], **settings)
+    run = write_words(tmp_path, "dot", 1, ["x q", "r s", "t u"], **settings)
+    with_result(run, seen={"test": [1]})
     write_words(tmp_path, "right", 0, ["p q", "r s", "t"], **settings)
     study = collect([tmp_path])
-    confusions, wrong, groups = error_tables(study)
+    confusions, wrong, groups = error_tables(errors_of_words(study))
     assert confusions.text.reset_index().values.tolist() == [
         ["dot", "p", "x", "b", "ab ⟨N⟩ ⟨PL⟩", "2"],
         ["dot", "s", "∅", "", "cd ⟨N⟩", "1"],
@@ -48,12 +51,14 @@ def test_errors_of_all_seeds_of_a_variant_with_aligned_source_tokens(tmp_path: P
     assert sorted(wrong.text.index.get_level_values("edits")) == ["p > x", "p > x", "s > ∅", "∅ > u"]
     assert set(wrong.text["confidence"]) == {"–"}  # predictions without a probability
     assert groups.text.reset_index().values.tolist() == [
-        ["dot", "N", "4", "0.250"],
-        ["dot", "V", "2", "0.500"],
-        ["dot", "PL", "2", "0.000"],
-        ["right", "N", "2", "1.000"],
-        ["right", "V", "1", "1.000"],
-        ["right", "PL", "1", "1.000"],
+        ["dot", "feature", "N", "4", "0.250"],
+        ["dot", "feature", "V", "2", "0.500"],
+        ["dot", "feature", "PL", "2", "0.000"],
+        ["dot", "source", "known", "1", "1.000"],
+        ["dot", "source", "unknown", "2", "0.000"],
+        ["right", "feature", "N", "2", "1.000"],
+        ["right", "feature", "V", "1", "1.000"],
+        ["right", "feature", "PL", "1", "1.000"],
     ]
     assert "errors-confusions" in {table.name for table in (confusions, wrong, groups)}
     (sentence,) = gather_sentences(study)[1]
@@ -71,5 +76,5 @@ def test_errors_of_all_seeds_of_a_variant_with_aligned_source_tokens(tmp_path: P
 def test_only_words_have_tables_of_errors(tmp_path: Path, tokenizers: dict[str, Any]) -> None:
     write_words(tmp_path, "dot", 0, ["x q", "r", "t"], **tokenizers)
     study = collect([tmp_path])
-    assert error_tables(study) == []
+    assert error_tables(errors_of_words(study)) == []
     assert [sentence.confusions for sentence in gather_sentences(study)[1]] == [[]]

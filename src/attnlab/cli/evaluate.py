@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from rich.table import Column, Table
-from rich.text import Text
 
 from attnlab.cli import arguments
-from attnlab.files.terminal import escape_control_characters, print_line, print_table
+from attnlab.files.terminal import print_line, print_table
 from attnlab.metrics import registry
 
 if TYPE_CHECKING:
     from attnlab.api.evaluation import Evaluation, Metrics
     from attnlab.explain.scorecard import Score
     from attnlab.metrics.errors import Errors
-    from attnlab.metrics.registry import LengthScores
-
-SHOWN = 10
-"""Rows of the tables of errors."""
-WIDTH = 60
-"""Number of characters in a cell of these tables; their files have the whole texts."""
 
 IMPORTS = ("attnlab.api.evaluation", "attnlab.jobs.logs")
 
@@ -55,7 +48,8 @@ def _print(evaluation: Evaluation) -> None:
     changed = {name: each["metrics"] for name, each in result.get("attention_override", {}).items()}
     if evaluation.by_length:
         print_table(_metrics_table(result["metrics"], changed, title=f"{evaluation.split} · {inputs} inputs"))
-        print_table(_lengths_table(evaluation.by_length))
+        scores = [((row.span, str(row.sentences)), row.scores) for row in evaluation.by_length]
+        print_table(_scores_table(("source length", "inputs"), scores, "by source length, in tokens"))
     else:
         print_line(f"{evaluation.split} has no targets: {inputs} outputs, no scores")
     if evaluation.explanations:
@@ -69,9 +63,10 @@ def _print(evaluation: Evaluation) -> None:
     if seen := result["seen_in_training"]:
         print_line(f"{seen} of these sources were in the training split", style="red")
     if parts := result["known_and_unknown"]:
-        print_table(_known_table(parts))
+        known = [((part,), values) for part, values in parts.items()]
+        print_table(_scores_table(("sources",), known, "known: in the training split"))
     if evaluation.of_words and evaluation.errors is not None and len(evaluation.errors.wrong):
-        _print_errors(evaluation.errors, decoded)
+        _print_errors(evaluation.errors, evaluation.split, decoded)
     print_line(f"results, figures and predictions  {evaluation.folder}")
 
 
@@ -92,41 +87,27 @@ def _metrics_table(metrics: Metrics, changed: Mapping[str, Metrics], title: str)
     return table
 
 
-def _lengths_table(by_length: Sequence[LengthScores]) -> Table:
-    """Build a table with one row per range of lengths; the eight metrics of CoNaLa fit into 80 columns."""
-    metrics = {name: registry.metric(name) for name in by_length[0].scores}
-    heads = ("source length", "inputs", *(metric.label_with_unit for metric in metrics.values()))
-    columns = [Column(head, overflow="fold", justify="right") for head in heads]
-    table = Table(*columns, title="by source length, in tokens", pad_edge=False)
-    for row in by_length:
-        span = f"{row.shortest}" if row.shortest == row.longest else f"{row.shortest}–{row.longest}"
-        table.add_row(span, str(row.sentences), *_cells(metrics, row.scores))
+def _scores_table(
+    heads: Sequence[str], parts: Sequence[tuple[Sequence[str], Mapping[str, float | None]]], title: str
+) -> Table:
+    """Build a table with one row of scores per part; the eight metrics of CoNaLa fit into 80 columns."""
+    metrics = {name: registry.metric(name) for _, scores in parts for name in scores}
+    heads = (*heads, *(metric.label_with_unit for metric in metrics.values()))
+    table = Table(
+        *(Column(head, overflow="fold", justify="right") for head in heads), title=title, pad_edge=False
+    )
+    for labels, scores in parts:
+        numbers = ((metric, scores.get(name)) for name, metric in metrics.items())
+        table.add_row(*labels, *("–" if score is None else metric.number(score) for metric, score in numbers))
     return table
 
 
-def _known_table(parts: Mapping[str, Metrics]) -> Table:
-    """Build a table of the scores of sources that are in the training split, and of the others."""
-    metrics = {name: registry.metric(name) for scores in parts.values() for name in scores}
-    heads = ("sources", *(metric.label_with_unit for metric in metrics.values()))
-    columns = (Column(head, overflow="fold") for head in heads)
-    table = Table(*columns, title="known: in the training split", pad_edge=False)
-    for part, scores in parts.items():
-        table.add_row(part, *_cells(metrics, scores))
-    return table
-
-
-def _print_errors(errors: Errors, outputs: int) -> None:
+def _print_errors(errors: Errors, split: str, outputs: int) -> None:
     """Print the most frequent confusions, the most confident wrong outputs, and the calibration."""
-    frames = {
-        f"confusions of target tokens: the {SHOWN} most frequent": errors.confusions,
-        f"wrong outputs: the {SHOWN} most confident": errors.wrong,
-    }
-    for title, frame in frames.items():
-        table = Table(*frame.columns, title=title, pad_edge=False)
-        for row in frame.head(SHOWN).fillna("–").itertuples(index=False):
-            texts = (escape_control_characters(str(cell)) for cell in row)
-            table.add_row(*(Text(text if len(text) <= WIDTH else f"{text[: WIDTH - 1]}…") for text in texts))
-        print_table(table)
+    from attnlab.report.errors import error_tables
+
+    for table in error_tables({"": errors}):
+        print_table(table.terminal(split))
     if errors.calibration.empty:
         return
     surest = errors.calibration.iloc[-1]
@@ -136,13 +117,6 @@ def _print_errors(errors: Errors, outputs: int) -> None:
     )
     if not errors.wrong.empty:
         print_line(f"the least confident tenth has {100 * errors.found_in(0.1):.0f} % of the errors")
-
-
-def _cells(metrics: Mapping[str, registry.Metric], scores: Mapping[str, float | None]) -> Iterator[str]:
-    """Yield the formatted score of each metric, or a dash."""
-    for name, metric in metrics.items():
-        score = scores.get(name)
-        yield "–" if score is None else metric.number(score)
 
 
 def _explanations_table(scores: dict[str, Score], split: str) -> Table:

@@ -7,15 +7,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import track
-from rich.table import Table as TerminalTable
-from rich.text import Text
 
 from attnlab.errors import UsageError, UserError, needs
-from attnlab.files.terminal import escape_control_characters, print_line, print_table
+from attnlab.files.terminal import print_line, print_table
 from attnlab.files.writing import check_writable
 from attnlab.metrics import registry
 
@@ -77,7 +75,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     from attnlab.report.collect import collect
     from attnlab.report.comparison import compare
-    from attnlab.report.errors import error_tables
+    from attnlab.report.errors import error_tables, errors_of_words
     from attnlab.report.figures import draw_figures, styles_of, write_figures
     from attnlab.report.page import write_page
     from attnlab.report.tables import build_tables, write_tables
@@ -107,7 +105,7 @@ def main(options: argparse.Namespace) -> int:
     )
     dashboards = _publish(study, comparisons, options.entity) if options.wandb else []
     with Console(stderr=True).status("drawing figures"):
-        tables, errors = build_tables(study, comparisons), error_tables(study)
+        tables, errors = build_tables(study, comparisons), error_tables(errors_of_words(study))
         write_tables([*tables, *errors], study, folder, _columns(tables, options.columns))
         styles = styles_of(study)
         figures = draw_figures(study, styles)
@@ -199,14 +197,7 @@ def _print(study: Study, tables: Sequence[Table], comparisons: Sequence[Comparis
     for variant, seeds, reason in unfinished_lines(study):
         print_line(f"not included: {variant} {seeds}, {reason}", style="yellow")
     for table in (each for each in tables if each.name.startswith(("scores", "costs"))):
-        shown = TerminalTable(title=Text(escape_control_characters(f"{study.name} · {table.title}")))
-        cells = table.text.reset_index()
-        for place, name in enumerate(cells.columns):
-            side: Literal["left", "right"] = "left" if place < table.text.index.nlevels else "right"
-            shown.add_column(Text(escape_control_characters(name)), justify=side, overflow="fold")
-        for row in cells.itertuples(index=False):
-            shown.add_row(*(Text(escape_control_characters(cell)) for cell in row))
-        print_table(shown)
+        print_table(table.terminal(study.name))
     for note in tables[0].notes:
         print_line(note, style="dim")
     for question, answers in by_question(comparisons).items():

@@ -312,6 +312,11 @@ class LengthScores(NamedTuple):
     sentences: int
     scores: dict[str, float | None]  # None: undefined for these predictions
 
+    @property
+    def span(self) -> str:
+        """The lengths as text: "4", or "4–7"."""
+        return f"{self.shortest}" if self.shortest == self.longest else f"{self.shortest}–{self.longest}"
+
 
 def score(texts: Texts, metrics: Iterable[str] | None = None) -> Scores:
     """Compute the named metrics, by default those of every corpus."""

@@ -179,6 +179,7 @@ def _results(run: Run) -> dict[str, Any]:
         "signatures": result.get("signatures", {}),
         "data": {name: split["sha256"] for name, split in result.get("data", {}).get("splits", {}).items()},
         "code": result.get("code", {}).get("parts", {}),
+        "seen": {split: {*indices} for split, indices in result.get("seen", {}).items()},
         "predictions": {split: load_predictions(stored[split]) for split in used},
     }
 

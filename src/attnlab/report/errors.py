@@ -1,6 +1,6 @@
-"""Errors of words: how the outputs of each variant differ from the references, as tables of a report."""
+"""Tables of the errors of words, of a report and of `attnlab evaluate`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import pandas as pd
 
@@ -8,7 +8,7 @@ from attnlab.files.predictions import Prediction
 from attnlab.metrics import registry
 from attnlab.metrics.errors import Errors, find_errors
 from attnlab.report.explorer import kept_attention, target_split
-from attnlab.report.study import RunRecord, Study
+from attnlab.report.study import Study
 from attnlab.report.tables import MISSING, Table
 
 SHOWN = 10
@@ -17,62 +17,69 @@ SHOWN = 10
 COLUMNS = {
     "confusions": ("Most frequent confusions of target tokens", {"count": 0}),
     "wrong": ("Wrong outputs of which the model was most sure", {"confidence": 2}),
-    "groups": ("Right outputs by feature", {"inputs": 0, "accuracy": 3}),
+    "groups": ("Right outputs by feature, and by known and unknown source", {"inputs": 0, "accuracy": 3}),
 }
 """The caption of the table of each frame of `Errors`, and its numbers with their decimal places."""
 
-NOTE = (
-    "Outputs of all seeds together. ∅: a missing or an additional token; aligned: source tokens with the "
-    "largest attention weight of the output token, where weights are stored."
-)
+NOTES = {
+    "confusions": "Outputs of all seeds together. ∅: a missing or an additional token; aligned: source "
+    "tokens with the largest attention weight of the output token, where weights are stored.",
+    "groups": "A known source is that of a training pair.",
+}
 
 
-def error_tables(study: Study) -> list[Table]:
-    """Build the tables of the errors of all variants whose sources are words, which have errors."""
+def errors_of_words(study: Study) -> dict[str, Errors]:
+    """Return the errors of the variants with outputs whose sources are words, over all seeds together."""
     found: dict[str, Errors] = {}
+    split = registry.split(study.metrics[0]) if study.metrics else ""
     for variant, runs in study.by_variant().items():
-        split = target_split(runs[0])
-        metrics = [registry.metric(name).split for name in study.metrics[:1]]
-        outputs = [each for run in runs for name in metrics for each in run.predictions.get(name, [])]
-        outputs = _with_attention(runs, [each for each in outputs if each.references])
-        if split is not None and outputs:
-            found[variant] = find_errors(outputs, split, {"feature": [each.features for each in outputs]})
-    return [table for name in COLUMNS for table in _table(name, found)]
-
-
-def _with_attention(runs: Sequence[RunRecord], outputs: Sequence[Prediction]) -> list[Prediction]:
-    """Replace the outputs of which the weights are stored by their records with weights."""
-    kept = {_key(each): each for _, stored in kept_attention(runs) for each in stored}
-    return [kept.get(_key(each), each) for each in outputs]
+        tokenize = target_split(runs[0])
+        decoded = [(run, each) for run in runs for each in run.predictions.get(split, []) if each.references]
+        if tokenize is None or not decoded:
+            continue
+        kept = {_key(each): each for _, stored in kept_attention(runs) for each in stored}
+        outputs = [kept.get(_key(each), each) for _, each in decoded]
+        sources = [
+            ["known" if each.index in run.seen[split] else "unknown"] if split in run.seen else []
+            for run, each in decoded
+        ]
+        groups = {"feature": [each.features for each in outputs], "source": sources}
+        found[variant] = find_errors(outputs, tokenize, groups)
+    return found
 
 
 def _key(output: Prediction) -> tuple[int, str, str]:
     return output.index, output.source, output.hypothesis
 
 
-def _table(name: str, errors: dict[str, Errors]) -> list[Table]:
-    """Return the table of one frame of each variant; an empty list if it has no rows."""
-    title, numbers = COLUMNS[name]
-    frames = {
-        variant: getattr(each, name).head(None if name == "groups" else SHOWN)
-        for variant, each in errors.items()
-    }
-    frames = {variant: frame for variant, frame in frames.items() if len(frame)}
-    if not frames:
-        return []
-    rows = pd.concat(frames, names=["variant"]).reset_index("variant")
-    rows = rows.drop(columns=["kind", "right"], errors="ignore")
-    labels = [column for column in rows.columns if column not in numbers]
-    tokens = [column for column in ("expected", "output") if name == "confusions"]
-    rows[tokens] = rows[tokens].replace({"": "∅", " ": "␣"})
-    values = rows.set_index(labels)
-    text = pd.DataFrame(
-        {
-            column: [MISSING if pd.isna(value) else f"{value:.{digits}f}" for value in values[column]]
-            for column, digits in numbers.items()
-        },
-        values.index,
-    )
-    return [
-        Table(f"errors-{name}", title, text, values.astype(object), [NOTE] if name == "confusions" else [])
-    ]
+def error_tables(errors: Mapping[str, Errors]) -> list[Table]:
+    """Build the tables of the errors of each variant; a table without rows is left out.
+
+    The only evaluation of a table has the name "", which is not shown.
+    """
+    tables = []
+    for name, (title, numbers) in COLUMNS.items():
+        frames = {variant: getattr(each, name) for variant, each in errors.items()}
+        if name == "groups":  # scores by length are a figure, and a table of their own
+            frames = {variant: frame[frame["kind"] != "length"] for variant, frame in frames.items()}
+        else:
+            frames = {variant: frame.head(SHOWN) for variant, frame in frames.items()}
+        frames = {variant: frame for variant, frame in frames.items() if len(frame)}
+        if not frames:
+            continue
+        rows = pd.concat(frames, names=["variant"]).reset_index("variant")
+        rows = rows.drop(columns=["right", *([] if any(frames) else ["variant"])], errors="ignore")
+        if name == "confusions":
+            tokens = ["expected", "output"]
+            rows[tokens] = rows[tokens].replace({"": "∅", " ": "␣"})
+        values = rows.set_index([column for column in rows.columns if column not in numbers])
+        text = pd.DataFrame(
+            {
+                column: [MISSING if pd.isna(value) else f"{value:.{digits}f}" for value in values[column]]
+                for column, digits in numbers.items()
+            },
+            values.index,
+        )
+        notes = [NOTES[name]] if name in NOTES else []
+        tables.append(Table(f"errors-{name}", title, text, values.astype(object), notes))
+    return tables

@@ -43,6 +43,7 @@ class RunRecord:
     series: dict[str, list[tuple[int, float]]] = field(default_factory=dict)  # (step, value) by metric
     # Decoded sentences of each test set by its split, "test" or "test/mscoco"; without one, of "val"
     predictions: dict[str, list[Prediction]] = field(default_factory=dict)
+    seen: dict[str, set[int]] = field(default_factory=dict)  # outputs with a source of the training data
     # Bootstrap intervals over sentences, of all runs of the variant, from results.csv
     over_sentences: dict[str, tuple[float, float]] = field(default_factory=dict)
     signatures: dict[str, str] = field(default_factory=dict)  # of sacreBLEU, by metric

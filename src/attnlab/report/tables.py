@@ -16,11 +16,14 @@ from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
+from rich.table import Table as TerminalTable
+from rich.text import Text
 
+from attnlab.files.terminal import escape_control_characters
 from attnlab.files.writing import write_atomically
 from attnlab.metrics import registry
 from attnlab.report.comparison import Comparison
@@ -136,6 +139,17 @@ class Table:
         alignment = "l" * self.text.index.nlevels + "r" * len(cells.columns)
         notes = "".join(f"% {' '.join(note.split())}\n" for note in self.notes)
         return notes + str(style.to_latex(column_format=alignment, hrules=True))
+
+    def terminal(self, study: str) -> TerminalTable:
+        """Return the formatted cells for a terminal, below the name of the study and the caption."""
+        shown = TerminalTable(title=Text(escape_control_characters(f"{study} · {self.title}")))
+        cells = self.text.reset_index()
+        for place, name in enumerate(cells.columns):
+            side: Literal["left", "right"] = "left" if place < self.text.index.nlevels else "right"
+            shown.add_column(Text(escape_control_characters(name)), justify=side, overflow="fold")
+        for row in cells.itertuples(index=False):
+            shown.add_row(*(Text(escape_control_characters(str(cell))) for cell in row))
+        return shown
 
 
 class TableColumns:
@@ -365,11 +379,6 @@ def comparisons_table(comparisons: Sequence[Comparison], study: Study) -> Table:
         *([f"p (Holm) is corrected for all {size} tests of this report."] if size else []),
     ]
     return columns.table("comparisons", "All comparisons", labels, notes, labels | stored)
-
-
-def comparison_list(comparisons: Iterable[Comparison]) -> str:
-    """Return the summaries of comparisons as a Markdown list."""
-    return "".join(f"- {escape_markdown(comparison.summary)}\n" for comparison in comparisons)
 
 
 def point(value: float | None, scale: float = 1) -> Estimate | None:

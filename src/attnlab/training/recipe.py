@@ -71,7 +71,8 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     report |= {"precision": config.trainer.precision, "data": contents["data"]}
     report |= {"code": code} if (code := describe_code(config)) else {}
     components.check_monitored(config, module, data)
-    _log_data(corpus, data.vocabularies, contents["training_sources"])
+    seen = _log_data(corpus, data.vocabularies, contents["training_sources"])
+    report |= {"seen": seen} if seen else {}
     log.info(
         "%s parameters, %s trainable",
         *(f"{count:,}" for count in (network.parameter_count, network.trainable_parameter_count)),
@@ -157,7 +158,8 @@ def log_shorter_run(config: DictConfig, run: Run) -> None:
             return
 
 
-def _log_data(corpus: Corpus, vocabularies: Vocabularies, training_sources: Tensor) -> None:
+def _log_data(corpus: Corpus, vocabularies: Vocabularies, training_sources: Tensor) -> dict[str, list[int]]:
+    """Log the sizes of the data; return the positions of the sources that training data have, by split."""
     log.info(
         "%d training, %d validation, %s test pairs · vocabulary %d → %d",
         len(corpus.train),
@@ -168,13 +170,17 @@ def _log_data(corpus: Corpus, vocabularies: Vocabularies, training_sources: Tens
     )
     if repeated := digests.count_duplicates(corpus.train):
         log.info("%d training pairs repeat an earlier pair", repeated)
+    positions = {}
     for split in ("val", *corpus.test_splits):
         pairs = corpus.splits[split]
-        if seen := digests.are_seen(pairs, training_sources.numpy(), vocabularies.source).sum():
+        seen = digests.are_seen(pairs, training_sources.numpy(), vocabularies.source)
+        if seen.any():
+            positions[split] = seen.nonzero()[0].tolist()
             name = digests.SPLIT_NAMES.get(split, split)
             log.warning(
-                "%d of the %d sources of the %s data are in the training data", seen, len(pairs), name
+                "%d of the %d sources of the %s data are in the training data", seen.sum(), len(pairs), name
             )
+    return positions
 
 
 def log_untrained(checkpoint: DictConfig, logged: dict[str, list[tuple[int, float]]], steps: int) -> None:
