@@ -35,7 +35,7 @@ from attnlab.metrics import registry
 from attnlab.metrics.sentence_counts import Counts
 from attnlab.report.resampling import paired_test, sentences_of
 from attnlab.report.statistics import estimate, holm, t_test_p_value
-from attnlab.report.study import RunRecord, Study, noun_of
+from attnlab.report.study import RunRecord, Study, noun_of, scores_of
 
 RunPair = tuple[RunRecord, RunRecord]
 """Two runs with the same seed: of the variant and of the reference."""
@@ -106,11 +106,11 @@ class Comparison:
             lead = f"No significant difference between {variants}: {metric.amount(self.difference)}"
             sign = 1
         low, high = (metric.number(end) for end in sorted((self.low * sign, self.high * sign)))
+        p = "p < 0.001" if self.p_corrected < 0.001 else f"p = {self.p_corrected:.3f}"
         holm = "" if self.family_size == 1 else f" (Holm, {self.family_size} tests)"
-        basis = seeds if self.sentences is None else f"{self.sentences:,} {self.noun}, {seeds}"
-        if self.data_sets is not None:
-            basis = f"{self.data_sets} data sets, {seeds}"
-        return f"{lead} [{low}, {high}], {_format_p(self.p_corrected)}{holm}, {basis}."
+        basis = "" if self.sentences is None else f"{self.sentences:,} {self.noun}, "
+        basis += "" if self.data_sets is None else f"{self.data_sets} data sets, "
+        return f"{lead} [{low}, {high}], {p}{holm}, {basis}{seeds}."
 
 
 def by_question(comparisons: Iterable[Comparison]) -> dict[str, list[Comparison]]:
@@ -169,25 +169,22 @@ def compare(
         )
     ]
     for metric, (variant, other) in progress(tasks):
-        scored = [[run for run in groups[name] if run.score(metric) is not None] for name in (variant, other)]
-        if not all(scored):
-            continue
-        ours, theirs = ({run.seed: run for run in group} for group in scored)
-        pairs = [(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
-        split = registry.split(metric)
-        if not all(our.is_comparable(their, split) for our, their in pairs or product(*scored)):
-            continue
-        finished = {run.seed for run in groups[variant]} & {run.seed for run in groups[other]}
-        comparison = Comparison(
-            metric, variant, other, "seeds", seeds=len(pairs), left_out=len(finished) - len(pairs)
+        all_ours, all_theirs = ({run.seed: run for run in groups[name]} for name in (variant, other))
+        ours, theirs = (
+            {seed: run for seed, run in group.items() if run.score(metric) is not None}
+            for group in (all_ours, all_theirs)
         )
-        over_seeds.append(_over_seeds(comparison, pairs))
+        pairs = [(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
+        compared = pairs or [*product(ours.values(), theirs.values())]
+        split = registry.split(metric)
+        if not compared or not all(our.is_comparable(their, split) for our, their in compared):
+            continue
+        left_out = len(all_ours.keys() & all_theirs.keys()) - len(pairs)
+        comparison = Comparison(metric, variant, other, "seeds", seeds=len(pairs), left_out=left_out)
+        differences = [our.scores[metric] - their.scores[metric] for our, their in pairs]
+        over_seeds.append(_t_test(comparison, np.array(differences)))
         over_sentences += _over_sentences(comparison, pairs, counts)
-    model = next(
-        (name for name, variants in study.models.items() if reference in variants.values()), reference
-    )
-    over_data = [*_over_data(study, model, all_pairs)]
-    return correct([*over_data, *over_seeds, *over_sentences])
+    return correct([*_over_data(study, reference, all_pairs), *over_seeds, *over_sentences])
 
 
 def compare_pair(study: Study, variant: str, reference: str) -> list[Comparison]:
@@ -212,12 +209,14 @@ def _variant_pairs(variants: Sequence[str], reference: str | None, all_pairs: bo
 def _over_data(study: Study, reference: str | None, all_pairs: bool) -> Iterator[Comparison]:
     """Yield the comparisons of models over the data sets that both were trained on, if there are several."""
     groups, parts = study.by_variant(), {part.data: part for part in study.parts}
+    of_reference = (name for name, variants in study.models.items() if reference in variants.values())
+    reference = next(of_reference, reference)
     for ours, theirs in _variant_pairs([*study.models], reference, all_pairs):
         left, right = study.models[ours], study.models[theirs]
         shared_data = [data for data in left if data in right]
         for metric in dict.fromkeys(metric for data in shared_data for metric in parts[data].metrics):
             scores = [
-                [_score_by_seed(groups[variants[data]], metric) for variants in (left, right)]
+                [dict(scores_of(groups[variants[data]], metric)) for variants in (left, right)]
                 for data in shared_data
             ]
             seeds = [our.keys() & their.keys() for our, their in scores]
@@ -232,20 +231,10 @@ def _over_data(study: Study, reference: str | None, all_pairs: bool) -> Iterator
                 yield _t_test(comparison, np.array(differences))
 
 
-def _over_seeds(comparison: Comparison, pairs: Sequence[RunPair]) -> Comparison:
-    """Add the result of Student's paired t test."""
-    if not pairs:
-        return comparison
-    ours, theirs = np.array([[run.scores[comparison.metric] for run in pair] for pair in pairs]).T  # [n], [n]
-    return _t_test(comparison, ours - theirs)
-
-
-def _score_by_seed(runs: Sequence[RunRecord], metric: str) -> dict[int, float]:
-    return {run.seed: score for run in runs if (score := run.score(metric)) is not None}
-
-
 def _t_test(comparison: Comparison, differences: NDArray[np.float64]) -> Comparison:
-    """Add the mean of differences [n] and, if they vary, its interval and its test."""
+    """Add the mean of differences [n], if there are any, and its interval and its test, if they vary."""
+    if not len(differences):
+        return comparison
     comparison = replace(comparison, difference=float(differences.mean()))
     if np.ptp(differences) < 1e-9:
         return comparison
@@ -297,7 +286,3 @@ def correct(comparisons: Sequence[Comparison]) -> list[Comparison]:
         each if each.p is None else replace(each, p_corrected=next(corrected), family_size=size)
         for each in comparisons
     ]
-
-
-def _format_p(p: float) -> str:
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"

@@ -5,15 +5,16 @@ Error bars and bands are stated in each caption: the range over seeds, or the 95
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import ceil, inf, isfinite
+from math import ceil, inf, nan
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -23,8 +24,8 @@ from attnlab.metrics import registry
 from attnlab.metrics.registry import Metric
 from attnlab.metrics.text.ngrams import MIN_BLEU_TOKENS
 from attnlab.report.files import fix_layout, save
-from attnlab.report.statistics import Estimate, estimate
-from attnlab.report.study import SEPARATOR, RunRecord, Study, noun_of, sort_key
+from attnlab.report.statistics import estimate
+from attnlab.report.study import SEPARATOR, RunRecord, Study, noun_of, scores_of, sort_key
 from attnlab.report.style import INK, MUTED, RULE, STYLE_SHEET, VariantStyle, variant_styles
 from attnlab.report.text import truncate
 
@@ -48,9 +49,6 @@ MARKER_PATHS = {
 
 DASH_ARRAYS = {"solid": "", "dashed": "6 3", "dotted": "2 2.5", "dashdot": "7 3 2 3"}
 """SVG `stroke-dasharray` of each matplotlib line style."""
-
-Band = list[tuple[float, float, float, float]]
-"""(x, mean, minimum, maximum) over seeds, sorted by x."""
 
 Groups = Mapping[str, Sequence[RunRecord]]
 """Finished runs by variant."""
@@ -96,30 +94,33 @@ def draw_figures(study: Study, styles: Styles) -> list[StudyFigure]:
 def write_figure(study: Study, name: str, folder: Path) -> None:
     """Draw and write only the figure of this name."""
     styles = styles_of(study)
-    chosen = [figure for figure in draw_figures(study, styles) if figure.name == name]
-    write_figures(chosen, styles, folder)
+    write_figures([each for each in draw_figures(study, styles) if each.name == name], styles, folder)
 
 
 def _final_scores(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:
     """Draw one row per variant with its seeds, their mean and its interval."""
-    metrics = [registry.metric(name) for name in study.metrics]
-    several_splits = len({metric.split == "val" for metric in metrics}) > 1
-    for metric in metrics:
+    for metric in map(registry.metric, study.metrics):
         low, high = (metric.scale * end for end in metric.bounds)
-        figure, axes = new_figure(height=0.75 + ROW_HEIGHT * len(groups))
+        figure, axes = _new_figure(height=0.75 + ROW_HEIGHT * len(groups))
         for row, (variant, runs) in enumerate(groups.items()):
-            if scores := _scores(runs, metric):
-                _draw_estimate(axes, row, scores, estimate(scores, (low, high)), styles[variant])
+            if not (scores := _scores(runs, metric)):
+                continue
+            style, mean = styles[variant], estimate(scores, (low, high))
+            options: dict[str, Any] = {"color": style.colour, "clip_on": False}
+            axes.plot(scores, [row] * len(scores), "o", alpha=0.35, markersize=3.6, **options)
+            spread = (
+                None if mean.low is None or mean.high is None else _error_bar(mean.mean, mean.low, mean.high)
+            )
+            axes.errorbar(mean.mean, row, xerr=spread, fmt=style.marker, markersize=6, capsize=2.4, **options)
         axes.set_yticks(range(len(groups)), labels=[truncate(variant, MAX_NAME) for variant in groups])
         axes.set_ylim(len(groups) - 0.4, -0.6)
         axes.grid(visible=False, axis="y")
         left, right = axes.get_xlim()
         axes.set_xlim(max(left, low), min(right, high))
-        axes.set_xlabel(axis_label(metric, split=several_splits))
-        name = metric.logged.removeprefix("test/")
+        axes.set_xlabel(_axis_label(metric))
         yield StudyFigure(
-            f"scores-{(name if several_splits else name.removeprefix('val/')).replace('/', '-')}",
-            f"{title_of(metric, split=several_splits)} by variant",
+            f"scores-{_stem(metric)}",
+            f"{_title(metric)} by variant",
             "Small dots are seeds, large markers their mean, bars its 95\u00a0% interval, on a transformed "
             "scale for scores with bounds.",
             figure,
@@ -137,13 +138,13 @@ def _scores_by_data(study: Study, styles: Styles) -> Iterator[StudyFigure]:
     shifts = [0.0] * len(study.models) if in_order else np.linspace(-0.15, 0.15, len(study.models)).tolist()
     groups = study.by_variant()
     for metric in map(registry.metric, study.metrics if names else ()):
-        figure, axes = new_figure()
+        figure, axes = _new_figure()
         for (model, variants), shift in zip(study.models.items(), shifts, strict=True):
             scores = [_scores(groups.get(variants.get(name, ""), []), metric) for name in names]
             points = [(x + shift, fmean(each), each) for x, each in enumerate(scores) if each]
             if points:
                 x, means, _ = zip(*points, strict=True)
-                spreads = [error_bar(mean, min(each), max(each)) for _, mean, each in points]
+                spreads = [_error_bar(mean, min(each), max(each)) for _, mean, each in points]
                 style = styles[model]
                 axes.errorbar(
                     x,
@@ -162,10 +163,10 @@ def _scores_by_data(study: Study, styles: Styles) -> Iterator[StudyFigure]:
             axes.tick_params(axis="x", labelrotation=45, labelrotation_mode="xtick")
         axes.set_xlim(-0.5, len(ticks) - 0.5)
         axes.set_xlabel(settings[0] if one_setting else "data")
-        axes.set_ylabel(axis_label(metric))
+        axes.set_ylabel(_axis_label(metric))
         yield StudyFigure(
-            f"by-data-{metric.logged.removeprefix('test/').replace('/', '-')}",
-            f"{title_of(metric)} by data set",
+            f"by-data-{_stem(metric)}",
+            f"{_title(metric)} by data set",
             "Mean over seeds, bars from minimum to maximum.",
             figure,
             names=[*study.models] if len(study.models) > 1 else [],
@@ -175,7 +176,7 @@ def _scores_by_data(study: Study, styles: Styles) -> Iterator[StudyFigure]:
 
 def _scores(runs: Sequence[RunRecord], metric: Metric) -> list[float]:
     """Return the scores of the runs that have the metric, in its unit."""
-    return [metric.scale * score for run in runs if (score := run.score(metric.logged)) is not None]
+    return [metric.scale * score for _, score in scores_of(runs, metric.logged)]
 
 
 def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:
@@ -194,101 +195,88 @@ def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[
     sources = [each.source for runs in decoded.values() for run in runs for each in run.predictions[split]]
     if not sources:
         return
-    unit, lengths = _source_lengths(sources)
-    bins = [(low, high) for low, high, _ in registry.length_bins(lengths)]
+    # Characters if no source has several words
+    unit, length = ("words", _words) if max(map(_words, sources)) > 1 else ("characters", len)
+    bins = [(low, high) for low, high, _ in registry.length_bins([*map(length, sources)])]
     bands = {
-        variant: _band([_bin_scores(run, metric, unit, bins) for run in runs])
+        variant: _band([_bin_scores(run, metric, length, bins) for run in runs])
         for variant, runs in decoded.items()
     }
-    if len(bins) < 2 or not any(bands.values()):
+    if len(bins) < 2 or all(band.empty for band in bands.values()):
         return
-    figure, axes = new_figure()
+    figure, axes = _new_figure()
     _draw_bands(axes, bands, styles, scale=metric.scale, mark_all=True)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     noun = noun_of(sources)
     axes.set_xlabel(f"source length, in {'tokens' if unit == 'words' and noun == 'inputs' else unit}")
-    axes.set_ylabel(axis_label(metric))
+    axes.set_ylabel(_axis_label(metric))
     inputs = f"{'Validation' if split == 'val' else 'Test'} {noun}"
     caption = f"{inputs} grouped by source length; mean over seeds, bands from minimum to maximum."
-    title = f"{title_of(metric)} by source length"
-    yield StudyFigure("by-length", title, caption, figure, names=[*groups], dashed=True)
+    yield StudyFigure(
+        "by-length", f"{_title(metric)} by source length", caption, figure, names=[*groups], dashed=True
+    )
 
 
 def _training_curves(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:
-    main = [registry.metric(f"val/{registry.name(metric)}") for metric in study.metrics[:1]]
-    titles = {
-        "train/loss_epoch": "Training loss",
-        "val/loss": "Validation loss",
-        **{metric.logged: f"{title_of(metric)} on the validation split" for metric in main},
-        "attention/entropy": "Attention entropy",
-        "attention/alignment_accuracy": "Alignment accuracy of attention",
-    }
-    for name, title in titles.items():
+    main = [f"val/{registry.name(metric)}" for metric in study.metrics[:1]]
+    names = ("train/loss_epoch", "val/loss", *main, "attention/entropy", "attention/alignment_accuracy")
+    for name in dict.fromkeys(names):
         bands = {
-            variant: _band([_finite(run.series[name]) for run in runs if name in run.series])
+            variant: _band([dict(run.series[name]) for run in runs if name in run.series])
             for variant, runs in groups.items()
         }
-        if any(bands.values()):
-            figure, axes = new_figure()
+        if not all(band.empty for band in bands.values()):
+            figure, axes = _new_figure()
             metric = registry.metric(name)
             _draw_bands(axes, bands, styles, scale=metric.scale)
             axes.set_xlabel("step")
-            axes.set_ylabel(axis_label(metric))
+            axes.set_ylabel(_axis_label(metric))
             caption = "During training; mean over seeds, bands from minimum to maximum."
+            title = f"{_title(metric)} during training"
             yield StudyFigure(name.replace("/", "-"), title, caption, figure, names=[*groups], dashed=True)
 
 
 def _draw_bands(
-    axes: Axes, bands: Mapping[str, Band], styles: Styles, *, scale: float, mark_all: bool = False
+    axes: Axes, bands: Mapping[str, pd.DataFrame], styles: Styles, *, scale: float, mark_all: bool = False
 ) -> None:
     """Draw means as lines and ranges as bands; a few markers identify the lines without colour."""
     for variant, band in bands.items():
-        if not band:
+        if band.empty:
             continue
-        style = styles[variant]
-        x = [point[0] for point in band]
-        mean, low, high = ([scale * point[column] for point in band] for column in (1, 2, 3))
+        style, x, scaled = styles[variant], [*band.index], scale * band
         axes.plot(
             x,
-            mean,
+            scaled["mean"],
             color=style.colour,
             linestyle=style.dash,
             marker=style.marker,
             markersize=4.5,
             markevery=1 if mark_all else max(1, len(x) // 6),
         )
-        if high != low:
-            axes.fill_between(x, low, high, color=style.colour, alpha=0.14, linewidth=0)
+        if not scaled["min"].equals(scaled["max"]):
+            axes.fill_between(x, scaled["min"], scaled["max"], color=style.colour, alpha=0.14, linewidth=0)
 
 
-def _finite(series: Sequence[tuple[int, float]]) -> dict[float, float]:
-    return {float(step): value for step, value in series if isfinite(value)}
+def _band(series: Sequence[Mapping[float, float]]) -> pd.DataFrame:
+    """Return `mean`, `min` and `max` at the x at which all series are finite, at most `MAX_POINTS`."""
+    finite = pd.DataFrame({row: pd.Series(values, dtype=float) for row, values in enumerate(series)})
+    finite = finite.replace([inf, -inf], nan).dropna(axis=1, how="all").dropna().sort_index()
+    return finite[:: ceil(len(finite) / MAX_POINTS) or 1].agg(["mean", "min", "max"], axis=1)
 
 
-def _band(series: Sequence[Mapping[float, float]]) -> Band:
-    """Return mean and range at the x that all series share, thinned out to `MAX_POINTS`."""
-    series = [values for values in series if values]
-    shared = sorted(set.intersection(*map(set, series))) if series else []
-    thinned = shared[:: ceil(len(shared) / MAX_POINTS)] if shared else []
-    columns = ((x, [values[x] for values in series]) for x in thinned)
-    return [(x, fmean(values), min(values), max(values)) for x, values in columns]
-
-
-def _source_lengths(sources: Sequence[str]) -> tuple[str, list[int]]:
-    """Return the unit ("words", or "characters" if no source has several words) and the lengths."""
-    words = [len(source.split()) for source in sources]
-    return ("words", words) if max(words) > 1 else ("characters", [len(source) for source in sources])
+def _words(text: str) -> int:
+    return len(text.split())
 
 
 def _bin_scores(
-    run: RunRecord, metric: Metric, unit: str, bins: Sequence[tuple[int, int]]
+    run: RunRecord, metric: Metric, length: Callable[[str], int], bins: Sequence[tuple[int, int]]
 ) -> dict[float, float]:
     """Return the corpus score of the sentences in each bin of source lengths, by the centre of the bin.
 
     Bins without a reference of four tokens do not define BLEU and are omitted.
     """
     predictions = run.predictions[metric.split]
-    lengths = [len(each.source.split() if unit == "words" else each.source) for each in predictions]
+    lengths = [length(each.source) for each in predictions]
     score = metric.sentence_counts(run.tokenizer(metric.logged))
     assert score is not None
     shortest = MIN_BLEU_TOKENS if metric.name.endswith("bleu") else 0
@@ -300,37 +288,28 @@ def _bin_scores(
     return scores
 
 
-def new_figure(height: float = SIZE[1]) -> tuple[Figure, Axes]:
+def _new_figure(height: float = SIZE[1]) -> tuple[Figure, Axes]:
     """Create a figure with one pair of axes; the height is in inches."""
     figure = Figure(figsize=(SIZE[0], height), layout="constrained")
     return figure, figure.add_subplot()
 
 
-def _draw_estimate(
-    axes: Axes, row: int, values: Sequence[float], mean: Estimate, style: VariantStyle
-) -> None:
-    """Draw the values as small dots in a row of the axes, and their mean with its interval."""
-    options: dict[str, Any] = {"color": style.colour, "clip_on": False}
-    axes.plot(values, [row] * len(values), "o", alpha=0.35, markersize=3.6, **options)
-    spread = None if mean.low is None or mean.high is None else error_bar(mean.mean, mean.low, mean.high)
-    axes.errorbar(mean.mean, row, xerr=spread, fmt=style.marker, markersize=6, capsize=2.4, **options)
-
-
-def error_bar(value: float, low: float, high: float) -> list[list[float]]:
+def _error_bar(value: float, low: float, high: float) -> list[list[float]]:
     """Return the lengths of an error bar for matplotlib; a rounded mean can be outside its range."""
     return [[max(0, value - low)], [max(0, high - value)]]
 
 
-def axis_label(metric: Metric, *, split: bool = False) -> str:
-    """Return the label of a metric with its unit, and with "(val)" only if `split`."""
-    label = metric.title if split or metric.split not in ("test", "val") else metric.label
-    return f"{label}, in {metric.unit}" if metric.unit else label
+def _axis_label(metric: Metric) -> str:
+    return f"{metric.title}, in {metric.unit}" if metric.unit else metric.title
 
 
-def title_of(metric: Metric, *, split: bool = False) -> str:
-    """Return the label of a metric as `axis_label`, without the unit, and capitalised if it is lower case."""
-    label = axis_label(metric, split=split).removesuffix(f", in {metric.unit}")
-    return label.capitalize() if label.islower() else label
+def _title(metric: Metric) -> str:
+    """Return the title of a metric, capitalised if it is lower case."""
+    return metric.title.capitalize() if metric.title.islower() else metric.title
+
+
+def _stem(metric: Metric) -> str:
+    return metric.logged.removeprefix("test/").replace("/", "-")
 
 
 def styles_of(study: Study) -> dict[str, VariantStyle]:
@@ -343,14 +322,12 @@ def styles_of(study: Study) -> dict[str, VariantStyle]:
 
 def write_figures(figures: Sequence[StudyFigure], styles: Styles, folder: Path) -> None:
     """Add a legend below each figure and write it as SVG and PDF files. Changes the figures."""
-    for study_figure in figures:
-        if study_figure.names:
-            shown = {name: styles[name] for name in study_figure.names}
+    for each in figures:
+        if each.names:
             with mpl.rc_context(fname=STYLE_SHEET):
-                _add_legend(study_figure.figure, shown, dashed=study_figure.dashed)
+                _add_legend(each.figure, {name: styles[name] for name in each.names}, dashed=each.dashed)
         for suffix in ("svg", "pdf"):
-            path = folder / f"{study_figure.name}.{suffix}"
-            save(study_figure.figure, path, bbox_inches="tight")  # with the legend
+            save(each.figure, folder / f"{each.name}.{suffix}", bbox_inches="tight")  # with the legend
 
 
 def _add_legend(figure: Figure, styles: Styles, *, dashed: bool) -> None:

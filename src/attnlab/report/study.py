@@ -172,7 +172,7 @@ class Study:
         first = registry.metric(self.metrics[0])
 
         def rank(variant: str) -> tuple[float, str]:
-            scores = [score for run in groups[variant] if (score := run.score(first.logged)) is not None]
+            scores = [score for _, score in scores_of(groups[variant], first.logged)]
             return -first.sign * fmean(scores) if scores else inf, variant
 
         return sorted(groups, key=rank)
@@ -193,6 +193,11 @@ class Study:
         """Return the finished runs of each variant, in the order of `variants`."""
         groups = group_by_variant(self.finished)
         return {variant: groups[variant] for variant in self.variants}
+
+
+def scores_of(runs: Iterable[RunRecord], metric: str) -> list[tuple[int, float]]:
+    """Return the seed and the score of the runs that have a finite score."""
+    return [(run.seed, score) for run in runs if (score := run.score(metric)) is not None]
 
 
 def noun_of(sources: Iterable[str]) -> str:

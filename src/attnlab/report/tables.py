@@ -36,6 +36,7 @@ from attnlab.report.study import (
     Study,
     kept_apart,
     mixed_tokenizers,
+    scores_of,
     undefined_scores,
 )
 
@@ -394,10 +395,7 @@ def mean_and_range(values: Sequence[float], *, digits: int) -> str:
 
 def _macro_average(groups: Sequence[Sequence[RunRecord]], metric: registry.Metric) -> Estimate | None:
     """Return the mean over data sets: of each seed if all have the same ones, else of their means."""
-    by_seed = [
-        {run.seed: score for run in runs if (score := run.score(metric.logged)) is not None}
-        for runs in groups
-    ]
+    by_seed = [dict(scores_of(runs, metric.logged)) for runs in groups]
     if not all(by_seed):
         return None
     seeds = set.intersection(*(set(scores) for scores in by_seed))
@@ -411,7 +409,7 @@ def _over_sentences(runs: Sequence[RunRecord], metric: str) -> Estimate | None:
     interval = interval_over_sentences(runs, metric)
     if interval is None:
         return None
-    mean = fmean(score for run in runs if (score := run.score(metric)) is not None)
+    mean = fmean(score for _, score in scores_of(runs, metric))
     return Estimate(mean, *interval, len(runs))
 
 
