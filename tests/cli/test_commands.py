@@ -23,7 +23,6 @@ from attnlab.files.terminal import print_table
 from attnlab.jobs import worker
 from attnlab.metrics import registry
 from attnlab.metrics.attention import NAMES
-from attnlab.metrics.registry import LengthScores
 from attnlab.report import workspace
 from attnlab.training import checkpoints
 from attnlab.training.loggers import flatten
@@ -330,8 +329,7 @@ def test_error_rates_have_one_unit_in_the_tables_of_train_and_evaluate(
     trained = capsys.readouterr().out
     tables = (
         evaluate._metrics_table({f"test/{name}": value for name, value in scores.items()}, {}, "test"),
-        evaluate._known_table({"known": scores}),
-        evaluate._lengths_table([LengthScores(1, 2, 8, scores)]),
+        evaluate._scores_table(("sources",), [(("known",), scores)], "known: in the training split"),
     )
     for table in tables:
         print_table(table)
@@ -339,10 +337,9 @@ def test_error_rates_have_one_unit_in_the_tables_of_train_and_evaluate(
     for label, value in {"WER": "17.0", "SER": "3.4", "PER": "3.4", "CER": "125.0"}.items():
         for printed in (trained, evaluated):
             assert re.search(rf"{label} \[%\] +│ +{value} ", printed), printed
-    for table in tables[1:]:
-        cells = [str(next(iter(column.cells))) for column in table.columns]
-        assert cells[-5:] == ["83.0", "17.0", "3.4", "3.4", "125.0"]
-        assert [str(column.header) for column in table.columns][-1] == "CER [%]"
+    cells = [str(next(iter(column.cells))) for column in tables[1].columns]
+    assert cells == ["known", "83.0", "17.0", "3.4", "3.4", "125.0"]
+    assert [str(column.header) for column in tables[1].columns][-1] == "CER [%]"
 
 
 def test_terminal_of_no_columns_prints_everything(
