@@ -1,6 +1,7 @@
 """Scores and tests of a study as short Markdown tables, shared by summary.py files; see conditions.md."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pandas as pd
 
@@ -20,12 +21,21 @@ def scores(
     """
     table = tables.scores_table(study)
     if parameters:
-        table = tables.with_parameters(table, study)
+        table = with_parameters(table, study)
     over = f" over {study.noun}"
     columns = [name for name in table.text.columns if not name.endswith(over)]
     explained = (tables.INTERVALS, tables.OVER_SENTENCES.format(noun=study.noun))
     text, note = with_differences(table.text[columns], comparisons, than)
     return tables.markdown(text, [*(each for each in table.notes if each not in explained), *note])
+
+
+def with_parameters(table: tables.Table, study: Study) -> tables.Table:
+    """Append the number of parameters to a table with one row for each variant of the study."""
+    counts = [runs[0].parameters for runs in study.by_variant().values()]
+    counts += [None] * (len(table.text) - len(counts))  # macro averages
+    texts = ["" if count is None else f"{count:,}" for count in counts]
+    values = table.values.assign(parameters=pd.Series(counts, table.values.index, dtype=object))
+    return replace(table, text=table.text.assign(parameters=texts), values=values)
 
 
 def with_differences(

@@ -84,7 +84,8 @@ def table(study: Study) -> Table:
     text[f"[{EXAMPLE.replace(' ', ', ')}] correct"] = [
         f"{round(sum(run.scores[EXAMPLE_CORRECT] for run in runs))} of {len(runs)}" for runs in groups
     ]
-    return tables.with_parameters(replace(scores, text=text), study)
+    extended: Table = SHORT["with_parameters"](replace(scores, text=text), study)
+    return extended
 
 
 def solves_example(run: RunRecord) -> bool:

@@ -11,10 +11,10 @@ from attnlab.data.conala import metrics as conala
 from attnlab.data.conala.metrics import is_valid_python
 from attnlab.decoding.reranking import (
     WordList,
-    accepted_first,
     by_coverage,
     minimum_bayes_risk,
     preferred_first,
+    rerankers,
 )
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
@@ -57,10 +57,11 @@ def test_coverage_penalty_without_weights_keeps_the_order() -> None:
 
 def test_accepted_texts_come_first_in_their_order() -> None:
     predictions = [prediction(text, -number) for number, text in enumerate(["f(", "f(x)", "x x", "y"])]
-    reranked = accepted_first(is_valid_python)(predictions)
+    (accepted_first,) = rerankers(accepts=is_valid_python)
+    reranked = accepted_first(predictions)
     assert texts(reranked) == ["f(x)", "y", "f(", "x x"]
     assert [prediction.score for prediction in reranked] == [-1, -3, 0, -2]
-    assert accepted_first(lambda _: False)(predictions) == predictions
+    assert preferred_first(lambda _: False)(predictions) == predictions
 
 
 def test_minimum_bayes_risk_matches_a_manual_calculation() -> None:

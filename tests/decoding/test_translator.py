@@ -13,7 +13,7 @@ from attnlab.data.examples import encode
 from attnlab.data.tokenization.train import symbols, whitespace
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.beam import beam
-from attnlab.decoding.reranking import accepted_first
+from attnlab.decoding.reranking import preferred_first
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UsageError
 from attnlab.fast import make_plain
@@ -138,7 +138,9 @@ def test_rerankers_see_all_hypotheses_and_are_applied_in_order(network: Seq2Seq)
         seen.append(list(predictions))
         return list(predictions)
 
-    translator = replace(TRANSLATOR, reranking=[accepted_first(lambda text: text in last), record])
+    translator = replace(
+        TRANSLATOR, reranking=[preferred_first(lambda each: each.hypothesis in last), record]
+    )
     results = translator(network, batch, PAIRS)
     assert [len(row) for row in results] == [1, 1, 1]
     assert all(row[0].hypothesis in last and row[0].rank == 1 for row in results)

@@ -37,7 +37,7 @@ def rerankers(
         coverage_penalty: β of `by_coverage`; 0 for none.
         similarity: as of `minimum_bayes_risk`.
         prefers: preference of `preferred_first`.
-        accepts: as of `accepted_first`.
+        accepts: `preferred_first` for hypotheses whose text is accepted.
     """
     chosen: list[Reranker] = [by_coverage(coverage_penalty)] if coverage_penalty > 0 else []
     if similarity is not None:
@@ -45,7 +45,7 @@ def rerankers(
     if prefers is not None:
         chosen.append(preferred_first(prefers))
     if accepts is not None:
-        chosen.append(accepted_first(accepts))
+        chosen.append(preferred_first(lambda each: accepts(each.hypothesis)))
     return chosen
 
 
@@ -84,16 +84,8 @@ def _by_score(predictions: Sequence[Prediction], scores: Iterable[float]) -> lis
     return sorted(scored, key=lambda prediction: -(prediction.score or 0.0))
 
 
-def accepted_first(accepts: Callable[[str], bool]) -> Reranker:
-    """Move hypotheses whose text is accepted before all others; the order is otherwise kept."""
-    return preferred_first(lambda prediction: accepts(prediction.hypothesis))
-
-
 def preferred_first(preference: Callable[[Prediction], float]) -> Reranker:
-    """Move hypotheses with a larger preference before the others; the order is otherwise kept.
-
-    A preference is a number, such as how many quoted names the hypothesis repeats.
-    """
+    """Move hypotheses with a larger preference before the others; the order is otherwise kept."""
     return lambda predictions: sorted(predictions, key=lambda each: -preference(each))
 
 

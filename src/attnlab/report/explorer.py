@@ -58,14 +58,9 @@ def gather_sentences(study: Study) -> tuple[list[tuple[str, int]], list[Sentence
             outputs.setdefault(key, [None] * len(runs))[column] = prediction
             edits = edits_of(prediction, split) if split and prediction.references else ()
             confusions.setdefault(key, set()).update(map(str, edits))
+    references = {key: next(each.references for each in outputs[key] if each) for key in sorted(outputs)}
     sentences = [
-        Sentence(
-            key[1],
-            next(output.references for output in outputs[key] if output),
-            outputs[key],
-            sorted(confusions[key]),
-        )
-        for key in sorted(outputs)
+        Sentence(key[1], texts, outputs[key], sorted(confusions[key])) for key, texts in references.items()
     ]
     return [(run.variant, run.seed) for run, _ in runs], sentences
 
@@ -123,22 +118,14 @@ def kept_attention(runs: Sequence[RunRecord]) -> list[tuple[RunRecord, list[Pred
 
 
 def _output_json(output: Prediction, source_tokens: list[str]) -> dict[str, Any]:
+    has_weights = output.weights is not None and output.weights.size
     data: dict[str, Any] = {
         "text": output.hypothesis,
-        **_map_data(output),
+        **(page_data(output) if has_weights else {"tokens": output.tokens, "weights": None}),
         "score": _round(score_of(output)),
         "exact": any(has_equal_words(output.hypothesis, text) for text in output.references),
     }
-    if output.source_tokens != source_tokens:
-        data["source"] = output.source_tokens
-    return data
-
-
-def _map_data(output: Prediction) -> dict[str, Any]:
-    """Return the content of the heat map; only the tokens of a mechanism without weights."""
-    if output.weights is None or not output.weights.size:
-        return {"tokens": output.tokens, "weights": None}
-    return page_data(output)
+    return data if output.source_tokens == source_tokens else {**data, "source": output.source_tokens}
 
 
 def _round(value: float | None) -> float | None:

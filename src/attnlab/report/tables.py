@@ -63,14 +63,8 @@ MISSING = "–"
 
 LATEX = str.maketrans(
     {
+        **{character: f"\\{character}" for character in "{}$&#_%"},
         "\\": r"\textbackslash{}",
-        "{": r"\{",
-        "}": r"\}",
-        "$": r"\$",
-        "&": r"\&",
-        "#": r"\#",
-        "_": r"\_",
-        "%": r"\%",
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
         "<": r"\textless{}",
@@ -185,8 +179,7 @@ class TableColumns:
     ) -> None:
         """Add a column with values of a metric in its unit; a suffix is appended to its heading."""
         name = metric.heading + suffix
-        if metric.direction and not suffix:
-            self.signs[name] = metric.sign
+        self.signs |= {name: metric.sign} if metric.direction and not suffix else {}
         self.add(name, estimates, digits=metric.digits, scale=metric.scale, **options)
 
     def table(
@@ -304,15 +297,6 @@ def scores_table(study: Study) -> Table:
         data = [part.data for part in study.parts for _ in part.variants]
         labels = {"data": [*data, *("all" for _ in averages)], **labels}
     return columns.table(f"scores{study.suffix}", study.titled("Final scores"), labels, notes)
-
-
-def with_parameters(table: Table, study: Study) -> Table:
-    """Append the number of parameters to a table with one row for each variant of the study."""
-    counts = [runs[0].parameters for runs in study.by_variant().values()]
-    counts += [None] * (len(table.text) - len(counts))  # macro averages
-    texts = ["" if count is None else f"{count:,}" for count in counts]
-    values = table.values.assign(parameters=pd.Series(counts, table.values.index, dtype=object))
-    return replace(table, text=table.text.assign(parameters=texts), values=values)
 
 
 def costs_table(study: Study) -> Table:

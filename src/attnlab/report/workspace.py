@@ -17,11 +17,6 @@ from attnlab.metrics import registry
 ATTENTION = registry.names("attention")
 """Metrics that runs log for the validation split, and with the prefix of a test split at their end."""
 
-DEFAULT_SCORES = tuple(
-    f"test/{name}" for name in (*registry.names("token"), *registry.default_metrics(), *ATTENTION)
-)
-"""Final metrics of a run on data with one test set and without metrics of its own."""
-
 HEAT_MAPS = tuple(f"attention/{position}" for position in range(1, 5))
 MAX_PINNED = 20  # runs that W&B pins at most
 STEP = "trainer/global_step"
@@ -50,30 +45,27 @@ def build_workspace(
         entity: user or team of the project.
         project: project of the runs.
         study: group of the runs.
-        scores: names of the final metrics of the runs, by default `DEFAULT_SCORES`; those of the validation
-            split are shown only if there is no test split.
+        scores: names of the final metrics of the runs, by default those of data with one test set and without
+            metrics of its own; those of the validation split are shown only if there is no test split.
         compared: metrics of the comparison; they are pinned, and the first one orders the runs.
         differences: Markdown of the differences from the reference, the first section.
         reference: ids of the runs of the reference variant; they are pinned, and the first is the baseline.
     """
-    scores = list(dict.fromkeys(scores)) or DEFAULT_SCORES
-    splits = dict.fromkeys(map(registry.split, scores))
+    default = (*registry.names("token"), *registry.default_metrics(), *ATTENTION)
+    metrics = [*map(registry.metric, dict.fromkeys(scores) or [f"test/{name}" for name in default])]
+    splits = dict.fromkeys(metric.split for metric in metrics)
     tests = [split for split in splits if split != "val"] or ["val"]
-    final = [score for score in scores if registry.split(score) in tests]
-    attention = [score for score in final if registry.metric(score).kind == "attention"]
-    final = [score for score in final if score not in attention]
-    names = dict.fromkeys(registry.name(score) for score in final)
-    pinned = compared or [score for score in final if registry.name(score) in ("exact_match", "bleu")]
-    order = [
-        expr.Ordering(expr.Summary(metric), ascending=registry.metric(metric).sign < 0)
-        for metric in pinned[:1]
-    ]
+    final = [metric for metric in metrics if metric.split in tests and metric.kind != "attention"]
+    attention = [metric for metric in metrics if metric.split in tests and metric.kind == "attention"]
+    curves = dict.fromkeys(("train/loss", *(f"val/{metric.name}" for metric in final)))
+    pinned = compared or [metric.logged for metric in final if metric.name in ("exact_match", "bleu")]
+    first = map(registry.metric, pinned[:1])
     sections: dict[str, list[reports.PanelTypes]] = {
         "Differences": [reports.MarkdownPanel(markdown=differences)] if differences else [],
-        "Final scores": [_bars(score) for score in final],
-        "Curves": [_curve(name) for name in ("train/loss", *(f"val/{name}" for name in names))],
-        "Attention metrics": [_bars(score) for score in attention],
-        "Attention metrics during training": [_curve(name) for name in ATTENTION],
+        "Final scores": [_bars(metric) for metric in final],
+        "Curves": [_curve(registry.metric(name)) for name in curves],
+        "Attention metrics": [_bars(metric) for metric in attention],
+        "Attention metrics during training": [_curve(registry.metric(name)) for name in ATTENTION],
         "Attention heat maps": [reports.MediaBrowser(media_keys=list(HEAT_MAPS), num_columns=4)],
         "Predictions": [reports.WeavePanelSummaryTable(table_name=f"predictions/{split}") for split in tests],
     }
@@ -90,7 +82,7 @@ def build_workspace(
         runset_settings=workspaces.RunsetSettings(
             filters=expr.And(expr.Metric("Group") == study),
             groupby=[expr.Config("variant")],
-            order=order,
+            order=[expr.Ordering(expr.Summary(each.logged), ascending=each.sign < 0) for each in first],
             baseline_run=next(iter(reference), None),
             pinned_runs=list[str | workspaces.RunRef](reference[:MAX_PINNED]),
             pinned_columns=["config:variant", "config:seed", *(f"summary:{score}" for score in pinned)],
@@ -110,17 +102,15 @@ def publish_workspace(study: str, *, project: str, entity: str | None = None, **
     return url
 
 
-def _title(metric: str) -> str:
+def _title(metric: registry.Metric) -> str:
     """Return the name of a metric with the unit of the logged values."""
-    described = registry.metric(metric)
-    if described.unit != "%":
-        return metric
-    return f"{metric}, as a fraction of 1" if described.scale == 100 else f"{metric}, in %"
+    unit = {100: ", as a fraction of 1"}.get(metric.scale, ", in %") if metric.unit == "%" else ""
+    return metric.logged + unit
 
 
-def _curve(metric: str) -> reports.LinePlot:
-    return reports.LinePlot(title=_title(metric), x=STEP, y=[metric], **GROUPING)
+def _curve(metric: registry.Metric) -> reports.LinePlot:
+    return reports.LinePlot(title=_title(metric), x=STEP, y=[metric.logged], **GROUPING)
 
 
-def _bars(metric: str) -> reports.BarPlot:
-    return reports.BarPlot(title=_title(metric), metrics=[metric], max_bars_to_show=40, **GROUPING)
+def _bars(metric: registry.Metric) -> reports.BarPlot:
+    return reports.BarPlot(title=_title(metric), metrics=[metric.logged], max_bars_to_show=40, **GROUPING)
