@@ -51,11 +51,11 @@ def test_errors_of_all_seeds_of_a_variant_with_aligned_source_tokens(tmp_path: P
     assert sorted(wrong.text.index.get_level_values("edits")) == ["p > x", "p > x", "s > ∅", "∅ > u"]
     assert set(wrong.text["confidence"]) == {"–"}  # predictions without a probability
     assert groups.text.reset_index().values.tolist() == [
+        ["dot", "source", "known", "1", "1.000"],
+        ["dot", "source", "unknown", "2", "0.000"],
         ["dot", "feature", "N", "4", "0.250"],
         ["dot", "feature", "V", "2", "0.500"],
         ["dot", "feature", "PL", "2", "0.000"],
-        ["dot", "source", "known", "1", "1.000"],
-        ["dot", "source", "unknown", "2", "0.000"],
         ["right", "feature", "N", "2", "1.000"],
         ["right", "feature", "V", "1", "1.000"],
         ["right", "feature", "PL", "1", "1.000"],

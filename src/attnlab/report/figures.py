@@ -197,12 +197,11 @@ def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[
         return
     # Characters if no source has several words
     unit, length = ("words", _words) if max(map(_words, sources)) > 1 else ("characters", len)
-    bins = [(low, high) for low, high, _ in registry.length_bins([*map(length, sources)])]
     bands = {
-        variant: _band([_bin_scores(run, metric, length, bins) for run in runs])
+        variant: _band([_bin_scores(run, metric, length) for run in runs])
         for variant, runs in decoded.items()
     }
-    if len(bins) < 2 or all(band.empty for band in bands.values()):
+    if max(map(len, bands.values())) < 2:
         return
     figure, axes = _new_figure()
     _draw_bands(axes, bands, styles, scale=metric.scale, mark_all=True)
@@ -268,24 +267,21 @@ def _words(text: str) -> int:
     return len(text.split())
 
 
-def _bin_scores(
-    run: RunRecord, metric: Metric, length: Callable[[str], int], bins: Sequence[tuple[int, int]]
-) -> dict[float, float]:
+def _bin_scores(run: RunRecord, metric: Metric, length: Callable[[str], int]) -> dict[float, float]:
     """Return the corpus score of the sentences in each bin of source lengths, by the centre of the bin.
 
     Bins without a reference of four tokens do not define BLEU and are omitted.
     """
     predictions = run.predictions[metric.split]
-    lengths = [length(each.source) for each in predictions]
     score = metric.sentence_counts(run.tokenizer(metric.logged))
     assert score is not None
     shortest = MIN_BLEU_TOKENS if metric.name.endswith("bleu") else 0
-    counts, scores = score.count(predictions), {}
-    for low, high in bins:
-        rows = [row for row, length in enumerate(lengths) if low <= length <= high]
-        if rows and (not shortest or counts[rows][:, 1].max() >= shortest):
-            scores[(low + high) / 2] = float(score.value(counts[rows].sum(axis=0)))
-    return scores
+    counts = score.count(predictions)
+    return {
+        (low + high) / 2: float(score.value(counts[rows].sum(axis=0)))
+        for low, high, rows in registry.length_bins([length(each.source) for each in predictions])
+        if not shortest or counts[rows][:, 1].max() >= shortest
+    }
 
 
 def _new_figure(height: float = SIZE[1]) -> tuple[Figure, Axes]:

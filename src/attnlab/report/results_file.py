@@ -14,10 +14,9 @@ from attnlab.errors import UserError
 from attnlab.report.resampling import interval_over_sentences
 from attnlab.report.study import RunRecord, Study
 
-COUNTS = {"parameters": "parameters", "steps": "steps", "peak_memory_bytes": "peak_memory"}
-"""Columns of whole numbers, and the attributes of a run that they hold."""
 TIMES = ("seconds", "seconds_per_step", "tokens_per_second")
-COSTS = ("parameters", "steps", *TIMES, "peak_memory_bytes")
+COSTS = {name: name for name in ("parameters", "steps", *TIMES)} | {"peak_memory_bytes": "peak_memory"}
+"""Columns of the costs of a run, and its attributes that they hold; those not in `TIMES` are whole."""
 
 LOW, HIGH = " over sentences, low", " over sentences, high"
 """Ends of the names of the columns with the ends of intervals over sentences."""
@@ -44,7 +43,7 @@ def format_results(study: Study) -> str:
         for (variant, metric), (low, high) in intervals.items():
             if variant == run.variant:
                 row |= {metric + LOW: low, metric + HIGH: high}
-        row |= {name: getattr(run, COUNTS.get(name, name)) for name in COSTS}
+        row |= {column: getattr(run, name) for column, name in COSTS.items()}
         versions = " ".join(f"{package}={version}" for package, version in run.versions.items())
         row |= {"commit": run.commit, "versions": versions, "cpu": run.cpu}
         rows.append({**row, "directory": run.directory.name, "error": run.error})
@@ -78,8 +77,10 @@ def _parse(row: dict[str, str], study: str) -> RunRecord:
         for name, cell in row.items()
     }
     values = {name: float(cell) for name, cell in row.items() if "/" in name and cell}
-    costs: dict[str, Any] = {name: float(row[name]) if row[name] else None for name in TIMES}
-    costs |= {name: int(float(row[column])) if row[column] else None for column, name in COUNTS.items()}
+    numbers = {name: float(row[column]) if row[column] else None for column, name in COSTS.items()}
+    costs: dict[str, Any] = {
+        name: value if value is None or name in TIMES else int(value) for name, value in numbers.items()
+    }
     return RunRecord(
         directory=Path(texts["directory"]),
         study=study,

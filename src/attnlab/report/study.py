@@ -84,6 +84,13 @@ class RunRecord:
         tests = scored - {"val"} or scored
         return {split: digest for split, digest in self.data.items() if split in tests}
 
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """Settings that determine the results, by dotted name, except the variant and the seed."""
+        return {
+            name: value for name, value in identity(self.config).items() if name not in ("variant", "seed")
+        }
+
     @property
     def finished(self) -> bool:
         """True if the run is finished, so that its scores are used."""
@@ -257,7 +264,7 @@ def mark_duplicates(runs: Iterable[RunRecord]) -> list[RunRecord]:
     kept: dict[str, RunRecord] = {}
     marked = []
     for run in sorted(runs, key=lambda run: (not run.finished, run.directory)):
-        key = json.dumps([run.variant, run.seed, _settings(run)], sort_keys=True, default=str)
+        key = json.dumps([run.variant, run.seed, run.settings], sort_keys=True, default=str)
         first = kept.setdefault(key, run) if run.config else run
         error = f"duplicate of {first.directory}"
         marked.append(run if first is run else replace(run, status="broken", error=error))
@@ -348,7 +355,7 @@ def data_settings(parts: Sequence[Sequence[RunRecord]]) -> list[str]:
 
     Of these, only those of the data, the name of the study, and texts at the top level, such as a language.
     """
-    settings = [[_settings(run) for run in runs] for runs in parts]
+    settings = [[run.settings for run in runs] for runs in parts]
     every = [run for runs in settings for run in runs]
     chosen = []
     for name in dict.fromkeys(name for run in every for name in run):
@@ -397,9 +404,10 @@ def match_models(parts: Sequence[Study]) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, list[tuple[str, RunRecord]]]] = {}  # by settings, then by data settings
     for part in parts:
         for runs in part.by_variant().values():
-            settings = _settings(runs[0])
-            data = str([settings.pop(name, None) for name in of_data])
-            key = json.dumps([settings, part.metrics], sort_keys=True, default=str)
+            settings = runs[0].settings
+            data = str([settings.get(name) for name in of_data])
+            others = {name: value for name, value in settings.items() if name not in of_data}
+            key = json.dumps([others, part.metrics], sort_keys=True, default=str)
             found.setdefault(key, {}).setdefault(data, []).append((part.data, runs[0]))
     models = [
         [rows[0] for rows in by_data.values()]
@@ -419,18 +427,13 @@ def _common_name(variants: Sequence[str]) -> str:
     return re.sub(r"\W+$", "", "".join(words[0] for words in shared))
 
 
-def _settings(run: RunRecord) -> dict[str, Any]:
-    """Return the settings that determine the results, by dotted name, except the variant and the seed."""
-    return {name: value for name, value in identity(run.config).items() if name not in ("variant", "seed")}
-
-
 def _describe(runs: Sequence[RunRecord], ordered: Sequence[str] | None = None) -> list[str]:
     """Return a minimal list of settings that distinguish the runs, as text for each run.
 
     `ordered` are the settings to choose from, the preferred first; by default all, with `name` and classes
     first. A further seed that equals the run's in every run (`data.seed=${seed}`) is not used.
     """
-    settings = [_settings(run) for run in runs]
+    settings = [run.settings for run in runs]
     names = dict.fromkeys(name for values in settings for name in values)
     chosen: list[str] = []
     groups = 1

@@ -126,6 +126,4 @@ def chrf(texts: Texts) -> float:
 @lru_cache(maxsize=2**16)  # variants often have equal outputs
 def similarity(text: str, reference: str) -> float:
     """Return chrF2 (0 to 100) of one text."""
-    from sacrebleu.metrics.chrf import CHRF
-
-    return 100.0 if text == reference else float(CHRF().sentence_score(text, [reference]).score)
+    return 100.0 if text == reference else float(chrf_metric().sentence_score(text, [reference]).score)
