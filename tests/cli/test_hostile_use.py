@@ -109,6 +109,13 @@ USAGE: list[Row] = [
     ("export RUN", b"", 2, "the following arguments are required: --onnx"),
     ("export RUN --page a.html", b"", 2, "export --page no longer exists: attnlab serve RUN opens a page"),
     ("serve RUN --batch 8", b"", 2, "serve --batch no longer exists: requests are translated one after the"),
+    (
+        "predict RUN --import-from a",
+        b"",
+        2,
+        "--import-from no longer exists: start the command in",
+    ),
+    ("verify RUN --folder a", b"", 2, "verify --folder no longer exists: TMPDIR=FOLDER attnlab verify RUN"),
     ("lesson check 3 mine.py", b"", 2, "lesson no longer exists: python docs/lessons/lesson.py check"),
     ("export nowhere --onnx a", b"", 1, "nowhere does not exist"),
     ("export RUN --onnx FILES", b"", 1, "--onnx FILES: the folder contains other files"),

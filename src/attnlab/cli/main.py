@@ -47,6 +47,8 @@ OVERRIDE is a setting: attention=dot, seed=1, trainer.max_epochs=5, experiment=r
 REMOVED = {
     ("lesson",): "python docs/lessons/lesson.py check CHAPTER mine.py",
     ("tune",): "attnlab train -m hydra/sweeper=optuna searches for settings; see docs/how-to/tune.md",
+    ("--import-from",): "start the command in that folder",
+    ("verify", "--folder"): "TMPDIR=FOLDER attnlab verify RUN writes there",
     ("serve", "--batch"): "requests are translated one after the other",
     ("serve", "--queue"): "--connections N limits the requests that wait",
     ("export", "--page"): "attnlab serve RUN opens a page in the browser, and --onnx DIR needs no attnlab",
