@@ -2,8 +2,9 @@
 
     python learning_curve.py [CORPORA [RUNS [TEXT ...]]]
 
-CORPORA is the folder of the corpora. RUNS are the runs of `experiment=normalisation` with the variants
-CORPUS-TOKENS-MODEL; with files of TEXT in modern German, German ones are decoded with it as a word list too.
+CORPORA is the folder of the corpora. The first tokens of each are written to RUNS/CORPUS.TOKENS.txt. RUNS has
+the runs of `experiment=normalisation` with the variants CORPUS-TOKENS-MODEL; with files of TEXT in modern
+German, German ones are decoded with it as a word list too.
 Without arguments, only the table is printed. Runs that are in the file already are not decoded again.
 """
 
@@ -53,6 +54,7 @@ def decode(run: Path, words: list[str], train: str, *settings: str) -> list[str]
 def add_rows(corpora: Path, runs: Path, texts: list[str], rows: dict[Key, tuple[float, ...]]) -> None:
     """Add the error rates that are missing: of memorising, of the rules and of each finished run."""
     listed = ("reranking=word_list", f"reranking.prefers.path=[{','.join(texts)}]", "--beam", "20")
+    runs.mkdir(parents=True, exist_ok=True)
     for corpus, tokens in product(CORPORA, TOKENS):
         lines = (corpora / f"{corpus}.train.txt").read_text(encoding="utf-8").splitlines(keepends=True)
         train = runs / f"{corpus}.{tokens}.txt"
@@ -70,7 +72,7 @@ def add_rows(corpora: Path, runs: Path, texts: list[str], rows: dict[Key, tuple[
         for model, row in outputs.items():
             output_of = dict(zip(words, row, strict=True))
             found = [(word, norm, output_of[word]) for word, norm in pairs]
-            rows[corpus, tokens, model] = rates_apart(found, table)
+            rows[corpus, tokens, model] = (*(round(rate, 2) for rate in rates_apart(found, table)),)
 
 
 def read_rows() -> dict[Key, tuple[float, ...]]:
@@ -93,6 +95,7 @@ def main(*arguments: str) -> None:
             writer.writerow(COLUMNS)
             for key in sorted(rows):
                 writer.writerow((*key, *(f"{rate:.2f}" for rate in rows[key])))
+    print()
     print_caption("WER with the first n tokens, development files; `published`: test files")
     shown = [model for model in MODELS if any(key[2] == model for key in rows)]
     print_row("corpus", "n", *(f"`{model}`" for model in shown), "published")
