@@ -199,6 +199,30 @@ def guided_alignment() -> list[Panel]:
     return [Panel(f"{axis} [%]", variants(path, metric, names, scale=100)) for axis, metric in axes.items()]
 
 
+def interventions() -> list[Panel]:
+    """Scores with other weights, means over seeds, by the score as learned."""
+    means = table("interventions/results.csv").groupby("variant").mean(numeric_only=True)
+    changes = {
+        "": "as learned",
+        "uniform/": "uniform",
+        "argmax/": "largest weight only",
+        "none/": "no context",
+    }
+    panels = []
+    for study, split, metric, scale, axis in (
+        ("mechanisms", "test", "exact_match", 100, "reversal, exact match [%]"),
+        ("conala_attention", "val", "conala_bleu", 1, "CoNaLa, official BLEU, development split"),
+    ):
+        chosen = means[means.index.str.startswith(study)]
+        rows = [
+            Row(variant.partition(": ")[2], series, scale * scores[f"{split}/{change}{metric}"])
+            for variant, scores in chosen.sort_values(f"{split}/{metric}", ascending=False).iterrows()
+            for change, series in changes.items()
+        ]
+        panels.append(Panel(axis, rows))
+    return panels
+
+
 def multi30k() -> list[Panel]:
     """BLEU of both networks."""
     names = {"recurrent": "recurrent", "transformer": "Transformer, not tuned"}
@@ -282,20 +306,9 @@ def transduction() -> list[Panel]:
 
 
 PAGES = (
-    *(
-        batching,
-        conala,
-        conala_attention,
-        conala_recipes,
-        conala_best,
-        copy_unseen,
-        export,
-        faithfulness,
-        fixed_length,
-        formal,
-        guided_alignment,
-    ),
-    *(multi30k, robustness, scan, small_data, source_length, speed, transduction),
+    *(batching, conala, conala_attention, conala_best, conala_recipes, copy_unseen, export, faithfulness),
+    *(fixed_length, formal, guided_alignment, interventions, multi30k, robustness, scan, small_data),
+    *(source_length, speed, transduction),
 )
 
 
@@ -303,7 +316,7 @@ def draw(panels: Sequence[Panel]) -> Figure:
     """Draw panels below each other: a line for each label, a dot for each seed, bars for intervals."""
     labels = [sum(1 + len(text) // 25 for text in {row.label for row in panel.rows}) for panel in panels]
     heights = [
-        0.7 + min(0.25 * lines + 0.06 * len(panel.rows), 4.2)
+        0.7 + min(0.25 * lines + 0.06 * len(panel.rows), 5)
         for lines, panel in zip(labels, panels, strict=True)
     ]
     figure = Figure(figsize=(4.8, sum(heights) + 0.2), layout="constrained")
@@ -321,10 +334,12 @@ def draw_panel(axes: Axes, panel: Panel) -> None:
     for label, series, mean, low, high, seeds in panel.rows:
         style, offset = styles[series], [*styles].index(series) - (len(styles) - 1) / 2
         place = labels.index(label) + height * offset
-        axes.plot(seeds, [place] * len(seeds), "o", color=style.colour, alpha=0.35, markersize=3.5)
-        axes.plot([low, high], [place, place], color=style.colour)
+        if seeds:
+            axes.plot(seeds, [place] * len(seeds), "o", color=style.colour, alpha=0.35, markersize=3.5)
+        if low is not None:
+            axes.plot([low, high], [place, place], color=style.colour)
         axes.plot(mean, place, style.marker, color=style.colour, label=series)
-    step = 1 + len(labels) // 20
+    step = 1 + len(labels) // 30
     axes.set_yticks(range(0, len(labels), step), [textwrap.fill(label, 25) for label in labels[::step]])
     axes.set(xlabel=panel.axis, title=panel.title, xlim=panel.limits)
     axes.set_ylim(len(labels) - 0.4, -0.6)

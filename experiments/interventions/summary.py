@@ -1,7 +1,7 @@
 """Print the table of this folder's README from results.csv.
 
 python summary.py [OUTPUTS]: with the folder that contains the runs of `mechanisms` and `conala_attention`,
-evaluated with attention_override=all, write results.csv and the figure first.
+evaluated with attention_override=all, write results.csv first.
 """
 
 import sys
@@ -11,20 +11,16 @@ from pathlib import Path
 from statistics import fmean
 
 import pandas as pd
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from attnlab.nn.attention.interventions import INTERVENTIONS
 from attnlab.report import tables
 from attnlab.report.collect import collect, read_evaluations
 from attnlab.report.comparison import SIGNIFICANCE_LEVEL
-from attnlab.report.files import save
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.statistics import estimate, holm, t_test_p_value
 from attnlab.report.study import RunRecord, Study
 
-HERE = Path(__file__).parent
-RESULTS = HERE / "results.csv"
+RESULTS = Path(__file__).with_name("results.csv")
 LEARNED = "as learned"
 STUDIES = {
     "mechanisms": ("Sequences reversed, exact match in %", "test/exact_match", 100.0),
@@ -39,19 +35,14 @@ Mechanisms = dict[str, list[RunRecord]]
 
 
 def main(outputs: str | None = None) -> None:
-    """Print a table for CoNaLa, and draw both studies side by side."""
+    """Print a table for CoNaLa; the figure shows the other study."""
     if outputs is not None:
         runs = [run for name in STUDIES for run in evaluated_runs(Path(outputs) / name)]
         RESULTS.write_text(format_results(Study("interventions", runs)))
     study = read_results(RESULTS)
-    figure = Figure(figsize=(9, 6), layout="constrained")
-    for axes, (name, (title, metric, scale)) in zip(figure.subplots(1, 2), STUDIES.items(), strict=True):
-        mechanisms = read_mechanisms(study, f"{name}: ", metric, scale)
-        if name != "mechanisms":  # the figure shows these
-            print(f"### {title}\n\n{table(mechanisms, metric, scale)}")
-        draw(axes, title, mechanisms, metric, scale)
-    if outputs is not None:
-        save(figure, HERE / "drops.png")
+    title, metric, scale = STUDIES["conala_attention"]
+    mechanisms = read_mechanisms(study, "conala_attention: ", metric, scale)
+    print(f"### {title}\n\n{table(mechanisms, metric, scale)}")
     print(SIGNIFICANT)
 
 
@@ -119,24 +110,6 @@ def significant_changes(mechanisms: Mechanisms, metric: str, scale: float) -> se
                 p_values[name, each] = t_test_p_value(changed)
     corrected = zip(p_values, holm([*p_values.values()]), strict=True)
     return {key for key, p in corrected if p < SIGNIFICANCE_LEVEL}
-
-
-def draw(axes: Axes, title: str, mechanisms: Mechanisms, metric: str, scale: float) -> None:
-    """Draw a heat map of the remaining scores: mechanisms by interventions."""
-    columns = (LEARNED, *INTERVENTIONS)
-    remaining = [
-        [scale * fmean(run.scores[score_name(column, metric)] for run in runs) for column in columns]
-        for runs in mechanisms.values()
-    ]
-    axes.imshow(remaining, aspect="auto", cmap="viridis", vmin=0)
-    middle = max(map(max, remaining)) / 2
-    for row, values in enumerate(remaining):
-        for column, value in enumerate(values):
-            colour = "white" if value < middle else "black"
-            axes.text(column, row, f"{value:.1f}", ha="center", va="center", color=colour, fontsize=8)
-    axes.set_xticks(range(len(columns)), columns, rotation=45, ha="right")
-    axes.set_yticks(range(len(mechanisms)), list(mechanisms))
-    axes.set_title(title, fontsize=10)
 
 
 if __name__ == "__main__":
