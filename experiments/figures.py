@@ -206,7 +206,6 @@ def interventions() -> list[Panel]:
         "": "as learned",
         "uniform/": "uniform",
         "argmax/": "largest weight only",
-        "none/": "no context",
     }
     panels = []
     for study, split, metric, scale, axis in (
