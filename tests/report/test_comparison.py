@@ -85,6 +85,16 @@ def test_seeds_without_a_finite_score_are_left_out_and_counted() -> None:
     assert "2 seeds (1 left out: a score is missing or not finite)" in result.summary
 
 
+def test_differences_that_vary_by_the_rounding_of_scores_are_not_tested() -> None:
+    """Runs store scores that were rounded to fp32."""
+    dot, none = (
+        [float(np.float32(score)) for score in scores] for scores in ((29 + 1 / 6, 30), (97.5, 98 + 1 / 3))
+    )
+    (result,) = compare(study({"dot": dot, "none": none}, "test/wer"))
+    assert np.ptp(np.subtract(dot, none)) > 1e-6
+    assert (result.p, result.effect_size) == (None, None)
+
+
 def test_differences_without_variance_are_not_tested() -> None:
     (result,) = compare(study({"additive": [1.0, 1.0], "none": [0.0, 0.0]}, "test/exact_match"))
     assert result.p is None

@@ -28,7 +28,6 @@ from statistics import fmean
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlab.errors import UsageError
 from attnlab.metrics import registry
@@ -181,8 +180,10 @@ def compare(
             continue
         left_out = len(all_ours.keys() & all_theirs.keys()) - len(pairs)
         comparison = Comparison(metric, variant, other, "seeds", seeds=len(pairs), left_out=left_out)
-        differences = [our.scores[metric] - their.scores[metric] for our, their in pairs]
-        over_seeds.append(_t_test(comparison, np.array(differences)))
+        scores = [(our.scores[metric], their.scores[metric]) for our, their in pairs]
+        differences = [our - their for our, their in scores]
+        largest = max((abs(score) for pair in scores for score in pair), default=0)
+        over_seeds.append(_t_test(comparison, differences, largest))
         over_sentences += _over_sentences(comparison, pairs, counts)
     return correct([*_over_data(study, reference, all_pairs), *over_seeds, *over_sentences])
 
@@ -228,15 +229,20 @@ def _over_data(study: Study, reference: str | None, all_pairs: bool) -> Iterator
             if len(differences) > 1:
                 smallest = min(len(shared) for shared in seeds if shared)
                 comparison = Comparison(metric, ours, theirs, "data", smallest, data_sets=len(differences))
-                yield _t_test(comparison, np.array(differences))
+                largest = max(abs(score) for pair in scores for each in pair for score in each.values())
+                yield _t_test(comparison, differences, largest)
 
 
-def _t_test(comparison: Comparison, differences: NDArray[np.float64]) -> Comparison:
-    """Add the mean of differences [n], if there are any, and its interval and its test, if they vary."""
-    if not len(differences):
+def _t_test(comparison: Comparison, values: Sequence[float], largest: float) -> Comparison:
+    """Add the mean of differences, if there are any, and its interval and its test, if they vary.
+
+    Differences that vary by less than a millionth of the largest score are equal: scores are stored in fp32.
+    """
+    if not values:
         return comparison
+    differences = np.array(values)
     comparison = replace(comparison, difference=float(differences.mean()))
-    if np.ptp(differences) < 1e-9:
+    if np.ptp(differences) <= 1e-6 * largest:
         return comparison
     smallest, largest = registry.metric(comparison.metric).bounds
     interval = estimate(differences.tolist())

@@ -231,8 +231,8 @@ def _training_curves(study: Study, groups: Groups, styles: Styles) -> Iterator[S
             axes.set_xlabel("step")
             axes.set_ylabel(_axis_label(metric))
             caption = "During training; mean over seeds, bands from minimum to maximum."
-            title = f"{_title(metric)} during training"
-            yield StudyFigure(name.replace("/", "-"), title, caption, figure, names=[*groups], dashed=True)
+            stem, title = name.replace("/", "-"), _title(metric)
+            yield StudyFigure(stem, title, caption, figure, names=[*groups], dashed=True)
 
 
 def _draw_bands(
