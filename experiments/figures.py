@@ -65,6 +65,15 @@ def variants(
     return [over_seeds(groups.get_group(name), label, **options) for name, label in names.items()]
 
 
+def networks(path: str, metric: str, values: Mapping[str, str], **options: Any) -> list[Row]:
+    """Return a row for each value of a setting, of three networks."""
+    rows = []
+    for network in ("additive", "none", "none_matched"):
+        names = {f"{network}-{value}": label for value, label in values.items()}
+        rows += variants(path, metric, names, series=network, **options)
+    return rows
+
+
 def batching() -> list[Panel]:
     """Sorted batches and random order, a panel for each task."""
     panels = []
@@ -106,13 +115,8 @@ def conala_attention() -> list[Panel]:
 
 def conala_recipes() -> list[Panel]:
     """Official BLEU of three networks with each recipe."""
-    path, metric = "conala_recipes/results.csv", "test/held_out/conala_bleu"
-    rows = [
-        row
-        for network in ("additive", "none", "none_matched")
-        for recipe in ("published", "adam", "longer", "tokens", "regularised")
-        for row in variants(path, metric, {f"{network}-{recipe}": recipe}, series=network)
-    ]
+    recipes = {name: name for name in ("published", "adam", "longer", "tokens", "regularised")}
+    rows = networks("conala_recipes/results.csv", "test/held_out/conala_bleu", recipes)
     return [Panel("official BLEU, held-out examples", rows)]
 
 
@@ -162,18 +166,8 @@ def faithfulness() -> list[Panel]:
 
 def fixed_length() -> list[Panel]:
     """Exact match of three networks at each length."""
-    rows = [
-        row
-        for network in ("additive", "none", "none_matched")
-        for length in (5, 10, 20, 40)
-        for row in variants(
-            "fixed_length/results.csv",
-            "test/exact_match",
-            {f"{network}-length{length}": f"{length} tokens"},
-            series=network,
-            scale=100,
-        )
-    ]
+    lengths = {f"length{length}": f"{length} tokens" for length in (5, 10, 20, 40)}
+    rows = networks("fixed_length/results.csv", "test/exact_match", lengths, scale=100)
     return [Panel("exact match [%]", rows)]
 
 
@@ -202,11 +196,7 @@ def guided_alignment() -> list[Panel]:
 def interventions() -> list[Panel]:
     """Scores with other weights, means over seeds, by the score as learned."""
     means = table("interventions/results.csv").groupby("variant").mean(numeric_only=True)
-    changes = {
-        "": "as learned",
-        "uniform/": "uniform",
-        "argmax/": "largest weight only",
-    }
+    changes = {"": "as learned", "uniform/": "uniform", "argmax/": "largest weight only"}
     panels = []
     for study, split, metric, scale, axis in (
         ("mechanisms", "test", "exact_match", 100, "reversal, exact match [%]"),
@@ -231,14 +221,9 @@ def multi30k() -> list[Panel]:
 def robustness() -> list[Panel]:
     """Steps of each start of the run that was stopped 50 times."""
     data = table("robustness/device_counts.csv").query("run == 'changing'")
+    names = {1: "one process", 2: "two processes"}
     rows = [
-        Row(
-            f"start {each.start}",
-            "one process" if each.devices == 1 else "two processes",
-            each.last_step,
-            each.first_step,
-            each.last_step,
-        )
+        Row(f"start {each.start}", names[each.devices], each.last_step, each.first_step, each.last_step)
         for each in data.itertuples()
     ]
     return [Panel("training step", rows)]
