@@ -115,6 +115,7 @@ def test_mapped_corpora_equal_those_in_memory(
     monkeypatch.setattr(vocabularies, "SAMPLE", 150)
     _, expected = results([*overrides, "paths.cache=cache"], caplog)
     monkeypatch.setattr(mapped, "IN_MEMORY", 20)
+    monkeypatch.setattr(examples, "FEW", 20)
     for module in (mapped, examples):
         monkeypatch.setattr(module, "BLOCK", 16)
     for _ in range(2):  # written, and read again

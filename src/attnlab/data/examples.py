@@ -24,6 +24,7 @@ from attnlab.data.features import is_feature
 from attnlab.data.mapped import BLOCK, SIDES, Store, are_plain, select, text_blocks
 from attnlab.data.tokenization.tokenizer import UNKNOWN, Rows, Tokenizer
 from attnlab.data.tokenization.vocabularies import Vocabularies, code_points
+from attnlab.data.tokenization.word_encoder import WordEncoder
 from attnlab.errors import UserError
 from attnlab.files.cache import with_progress
 from attnlab.files.terminal import escape_control_characters
@@ -35,6 +36,9 @@ Lengths = NDArray[np.integer[Any]]
 
 COPIED = 1 << 20
 """Number of ids above the vocabulary for tokens that are copied from a source; the longest source."""
+
+FEW = 1000
+"""Up to this number of pairs, the words of a text are not kept for other texts."""
 
 OUTLIER_PAIRS, OUTLIER_FACTOR = 100, 10
 """In a split of this many pairs, a length of more than so many times the 99th percentile is reported."""
@@ -236,6 +240,7 @@ def encode(
         name: what the pairs are called in the warning of tokens outside the vocabulary; None for no warning.
         store: where the ids are stored; None for memory.
     """
+    encoders = [WordEncoder(side) if len(pairs) > FEW else side.encode_all for side in vocabularies]
     source = _Side("source", vocabularies.source, max_source_length, source_eos)
     target = _Side("target", vocabularies.target, max_target_length, True)
     store = Store() if store is None else store
@@ -245,7 +250,7 @@ def encode(
     read = zip(*(text_blocks(pairs, side) for side in SIDES), strict=True)
     blocks = with_progress(read, "pairs encoded", size=lambda block: len(block[0]))
     for start, texts in zip(range(0, len(pairs), BLOCK), blocks, strict=True):
-        sources, targets = map(Tokenizer.encode_all, vocabularies, texts)
+        sources, targets = (encode(each) for encode, each in zip(encoders, texts, strict=True))
         _check(pairs, start, sources, targets, vocabularies if are_linked else None)
         rows: dict[str, Rows] = {}
         if with_copy_ids:

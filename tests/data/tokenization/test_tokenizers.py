@@ -14,6 +14,7 @@ from attnlab.data.corpus import Pair
 from attnlab.data.tokenization.tokenizer import PresplitTokenizer, Tokenizer
 from attnlab.data.tokenization.train import characters, subwords, symbols, train_pieces, whitespace, words
 from attnlab.data.tokenization.vocabularies import train_vocabularies
+from attnlab.data.tokenization.word_encoder import WordEncoder
 from attnlab.errors import UserError
 from attnlab.types import EOS, PAD, SOS, UNK
 
@@ -258,7 +259,7 @@ LETTERS = "abc äß,'कीा्"
 def test_decoding_gives_the_clean_text(train: Training, text: str) -> None:
     tokenizer = train([text, LETTERS + "\n"])
     assert tokenizer.decode(tokenizer.encode(text)) == tokenizer.clean(text)
-    assert tokenizer.encode_all([text, text]).tolist() == 2 * [tokenizer.encode(text)]
+    assert WordEncoder(tokenizer)([text, text]).tolist() == 2 * [tokenizer.encode(text)]
     assert all(id >= UNK for id in tokenizer.encode(text))
 
 
@@ -423,16 +424,17 @@ MARKS = "\u0301\u0308\u00b4\uff9e\u1161"  # some become a space and a mark in NF
 @settings(max_examples=40, deadline=None)
 def test_ids_of_distinct_words_equal_the_ids_of_whole_texts(train: Training, texts: list[str]) -> None:
     tokenizer = train(["abAÅßé1½-" + SPACES + MARKS, *texts[:2]])
-    assert tokenizer._is_wordwise
+    encode = WordEncoder(tokenizer)
+    assert encode.is_wordwise
     for _ in range(2):
-        assert tokenizer.encode_all(texts).tolist() == [tokenizer.encode(text) for text in texts]
+        assert encode(texts).tolist() == [tokenizer.encode(text) for text in texts]
 
 
 def test_custom_steps_are_not_assumed_to_be_wordwise() -> None:
     tokenizer = whitespace(["a b", "ab"])
     tokenizer._pipeline.normalizer = normalizers.Replace(Regex("a b"), "ab")
-    assert not tokenizer._is_wordwise
-    assert tokenizer.encode_all(["a b"]).tolist() == [[tokenizer.id_of("ab")]]
+    assert not WordEncoder(tokenizer).is_wordwise
+    assert WordEncoder(tokenizer)(["a b"]).tolist() == [[tokenizer.id_of("ab")]]
 
 
 @pytest.mark.parametrize("train", [characters, whitespace])

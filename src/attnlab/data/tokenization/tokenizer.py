@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from importlib import import_module
-from itertools import chain, islice, pairwise, repeat
+from itertools import chain, pairwise, repeat
 from types import ModuleType
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import Encoding, models, pre_tokenizers
+from tokenizers import Encoding, models
 from tokenizers import Tokenizer as Pipeline
 
 from attnlab.errors import UserError
@@ -27,15 +25,6 @@ UNKNOWN = "<unk>"
 """Label of a token outside the vocabulary. The text `<unk>` in a corpus is read as this token."""
 PARALLELISM = "TOKENIZERS_PARALLELISM"
 """Environment variable that the library reads before each call."""
-WORDS = 100_000
-"""Number of words whose ids are kept."""
-SPACE = "▁"
-WORD_SPLITS = (
-    {"type": "WhitespaceSplit"},
-    {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always", "split": True},
-)
-CHARACTER_CLASSES = re.compile(r"(\|?(\[[^]]+\]|\\p{\w+}))+")
-"""Regular expressions that match single characters."""
 CONTINUATION = "##"
 """Prefix of a subword that continues a word. A word that starts with it is read as a continuation."""
 
@@ -87,12 +76,6 @@ class Rows(NamedTuple):
         shifts = np.repeat(starts - np.cumsum(lengths) + lengths, lengths)
         return Rows(self.tokens[np.arange(len(shifts)) + shifts], lengths)
 
-    def joined(self, other: Rows) -> Rows:
-        """Return these sequences, followed by others."""
-        return Rows(
-            np.concatenate([self.tokens, other.tokens]), np.concatenate([self.lengths, other.lengths])
-        )
-
     def with_first(self, token: int) -> Rows:
         """Return the sequences with an id before each."""
         return Rows(np.insert(self.tokens, self.ends - self.lengths, token), self.lengths + 1)
@@ -100,13 +83,6 @@ class Rows(NamedTuple):
     def with_last(self, token: int) -> Rows:
         """Return the sequences with an id after each."""
         return Rows(np.insert(self.tokens, self.ends, token), self.lengths + 1)
-
-
-class _Numbers(dict[str, int]):
-    """Numbers of words in the order of their first occurrence."""
-
-    def __missing__(self, word: str) -> int:
-        return self.setdefault(word, len(self))
 
 
 class Tokenizer:
@@ -122,9 +98,6 @@ class Tokenizer:
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
-        self._words = _Numbers()
-        self._ids = Rows.of([])  # of these words
-        self._inner: set[str] = set()  # words that have other ids within a text
 
     @property
     def size(self) -> int:
@@ -138,38 +111,13 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Return the ids of a text; raise `UserError` if a closed vocabulary lacks one of its tokens."""
-        self._reject_oov_tokens([text])
-        return self._encode([text]).tolist()[0]
+        return self.encode_all([text]).tolist()[0]
 
     def encode_all(self, texts: Sequence[str]) -> Rows:
-        """Return the ids of N texts; faster than `encode` for many texts."""
+        """Return the ids of N texts; `WordEncoder` is faster for many."""
         self._reject_oov_tokens(texts)
-        if not self._is_wordwise:
-            return self._encode(texts)
-        if len(self._words) > WORDS:
-            self._words.clear()
-            self._ids = Rows.of([])
-        parts = [text.split(" ") for text in texts]
-        numbers = self._number(parts)
-        if self._inner:
-            parts = [
-                words if self._inner.isdisjoint(words) else [text]
-                for words, text in zip(parts, texts, strict=True)
-            ]
-            numbers = self._number(parts)
-        rows = self._ids.select(numbers)
-        starts = np.cumsum([0, *map(len, parts)])[:-1]
-        return Rows(rows.tokens, np.add.reduceat(rows.lengths, starts) if parts else rows.lengths)
-
-    def _number(self, parts: Sequence[Sequence[str]]) -> NDArray[np.int64]:
-        """Return the numbers in `_ids` of the words of texts, or of whole texts that are encoded as one."""
-        known = len(self._words)
-        numbers = np.fromiter(map(self._words.__getitem__, chain.from_iterable(parts)), np.int64)
-        new = [*islice(self._words, known, None)]
-        self._ids = self._ids.joined(self._encode(new))
-        if isinstance(self._pipeline.pre_tokenizer, pre_tokenizers.Metaspace):
-            self._inner.update(word for word in new if self.normalise(word)[:1] in {"", " ", SPACE})
-        return numbers
+        tokens, lengths = Rows.of([encoding.ids for encoding in self._encodings(texts)])
+        return Rows(tokens + len(SPECIAL_TOKENS), lengths)
 
     def decode(self, ids: Iterable[int], oov_tokens: Sequence[str] = ()) -> str:
         """Return the text of token ids, without special tokens.
@@ -267,34 +215,6 @@ class Tokenizer:
     def _encodings(self, texts: Sequence[str]) -> list[Encoding]:
         return self._pipeline.encode_batch_fast(texts)
 
-    def _encode(self, texts: Sequence[str]) -> Rows:
-        tokens, lengths = Rows.of([encoding.ids for encoding in self._encodings(texts)])
-        return Rows(tokens + len(SPECIAL_TOKENS), lengths)
-
-    @cached_property
-    def _is_wordwise(self) -> bool:
-        """True if the ids of a text are those of its words, so that each distinct word is encoded once.
-
-        That holds for the tokenizers of `attnlab.data.tokenization.train` that split at spaces. A custom one
-        may have steps that depend on neighbouring words.
-        """
-        state = json.loads(self._pipeline.to_str())
-        first, *splits = _steps(state["pre_tokenizer"])
-        return (
-            type(self) is Tokenizer
-            and (state["added_tokens"], state["post_processor"], state["model"].get("dropout"))
-            == ([], None, None)
-            and first in WORD_SPLITS
-            and {step["type"] for step in splits} <= {"Split"}
-            and all(
-                step["type"] in {"NFC", "NFD", "NFKC", "NFKD", "Lowercase"}
-                or CHARACTER_CLASSES.fullmatch(step.get("pattern", {}).get("Regex", ""))
-                for step in _steps(state["normalizer"])
-                if step is not None
-            )
-            and self.normalise(" ") == " "
-        )
-
     def _label(self, spelling: str) -> str:
         return "␣" if spelling.isspace() else spelling
 
@@ -363,12 +283,6 @@ class PresplitTokenizer(Tokenizer):
             else:
                 whole.append(piece)
         return str(self.module.join(whole))
-
-
-def _steps(part: Any) -> list[Any]:
-    """Return the steps of a normalizer or a pre-tokenizer; one step for a part that is no sequence."""
-    steps = (part or {}).get("normalizers") or (part or {}).get("pretokenizers")
-    return [part] if steps is None else [*steps]
 
 
 _PRESPLIT: dict[str, type[PresplitTokenizer]] = {}
