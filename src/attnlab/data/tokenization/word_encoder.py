@@ -69,8 +69,10 @@ class WordEncoder:
         known = len(self._numbers)
         numbers = np.fromiter(map(self._numbers.__getitem__, chain.from_iterable(parts)), np.int64)
         new = [*islice(self._numbers, known, None)]
-        ids = zip(self._ids, self._tokenizer.encode_all(new), strict=True)
-        self._ids = Rows(*(np.concatenate(arrays) for arrays in ids))
+        tokens, lengths = self._tokenizer.encode_all(new)
+        self._ids = Rows(
+            np.concatenate([self._ids.tokens, tokens]), np.concatenate([self._ids.lengths, lengths])
+        )
         if self._is_metaspace:
             starts = {"", " ", SPACE}
             self._inner.update(word for word in new if self._tokenizer.normalise(word)[:1] in starts)
