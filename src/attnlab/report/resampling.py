@@ -152,9 +152,7 @@ def _assignments(sentences: int) -> Iterator[NDArray[np.float64]]:
         yield (~drawn.astype(np.uint8) & 1).astype(float)
 
 
-def _batches(resamples: int, sentences: int) -> Iterator[int]:
-    """Yield numbers of resamples with at most `BATCH` sentences together, at least 1."""
+def _batches(resamples: int, sentences: int) -> list[int]:
+    """Return numbers of resamples with at most `BATCH` sentences together, at least 1."""
     size = max(1, BATCH // sentences)
-    yield from [size] * (resamples // size)
-    if resamples % size:
-        yield resamples % size
+    return [min(size, resamples - start) for start in range(0, resamples, size)]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import cycle
 from pathlib import Path
 from typing import Literal
 
@@ -24,8 +25,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P")
 class VariantStyle:
     """Colour, dash pattern and marker of one variant; dashes and markers work without colour vision."""
 
-    colour_index: int
-    """Index in `COLOURS`."""
+    colour_index: int  # in `COLOURS`
     dash: Dash
     marker: str
 
@@ -40,11 +40,5 @@ def variant_styles(variants: Sequence[str]) -> dict[str, VariantStyle]:
 
     The first seven differ in colour, the first 28 in colour or dash pattern.
     """
-    return {
-        variant: VariantStyle(
-            colour_index=index % len(COLOURS),
-            dash=DASHES[index % len(DASHES)],
-            marker=MARKERS[index % len(MARKERS)],
-        )
-        for index, variant in enumerate(variants)
-    }
+    styles = zip(cycle(range(len(COLOURS))), cycle(DASHES), cycle(MARKERS), strict=False)
+    return {variant: VariantStyle(*style) for variant, style in zip(variants, styles, strict=False)}
