@@ -157,7 +157,11 @@ def test_compressed_answers_of_scan_expand_to_the_answers() -> None:
 
 @pytest.mark.parametrize(
     "path",
-    [*sorted(EXPERIMENTS.glob("*/results.csv")), EXPERIMENTS / "speed" / "startup.csv"],
+    [
+        *sorted(EXPERIMENTS.glob("*/results.csv")),
+        EXPERIMENTS / "speed" / "startup.csv",
+        EXPERIMENTS / "benchmark" / "summary.py",  # its results are part of the package
+    ],
     ids=lambda path: path.parent.name,
 )
 def test_table_of_a_readme_is_that_of_its_results(
@@ -173,7 +177,7 @@ def test_table_of_a_readme_is_that_of_its_results(
 @pytest.mark.parametrize("path", REPORTS, ids=lambda path: path.parent.name)
 def test_table_without_results_file_is_marked(path: Path) -> None:
     part = generated_part(path)
-    reads_other_results = path.parent.name in ("scores", "robustness", "speed")
+    reads_other_results = path.parent.name in ("scores", "robustness", "speed", "benchmark")
     if part is not None and not reads_other_results:
         assert part.startswith("**No results file.**") != path.with_name("results.csv").is_file()
 

@@ -12,9 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from aggregates import Scores, interquartile_mean, probability_of_improvement, stratified_bootstrap
 from matplotlib.figure import Figure
 
+from attnlab.report.aggregates import (
+    Scores,
+    interquartile_mean,
+    probability_of_improvement,
+    stratified_bootstrap,
+)
 from attnlab.report.collect import collect
 from attnlab.report.files import save
 from attnlab.report.style import COLOURS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -62,14 +63,7 @@ def main(options: argparse.Namespace) -> int:
         configs = {"": compose_run(options.overrides)}
         if options.against:
             configs[f", {' '.join(options.against)}"] = compose_run(options.overrides + options.against)
-    systems = {label: (config, *_build(config)) for label, config in configs.items()}
-    rows: dict[str, Timings] = {}
-    for number in range(options.rounds + 1):
-        for label, system in systems.items():
-            for work, times in _time_round(*system, options.batches, search=not options.no_search).items():
-                if number > 0:  # the first round warms up
-                    rows.setdefault(f"{work}{label}", []).extend(times)
-
+    rows = measure(configs, options.rounds, options.batches, search=not options.no_search)
     table = Table("per batch", "median ms", "fastest ms", "tokens/s", title=configs[""].variant)
     for work, times in rows.items():
         seconds, tokens = zip(*times, strict=True)
@@ -80,6 +74,20 @@ def main(options: argparse.Namespace) -> int:
         command = ["attnlab", "bench", *options.arguments]
         write_json(Path(options.json), {"command": command, "seconds and tokens": rows, **environment()})
     return 0
+
+
+def measure(
+    configs: Mapping[str, DictConfig], rounds: int, batches: int, *, search: bool
+) -> dict[str, Timings]:
+    """Time batches of configurations in alternation, by the work and the label; a first round warms up."""
+    systems = {label: (config, *_build(config)) for label, config in configs.items()}
+    rows: dict[str, Timings] = {}
+    for number in range(rounds + 1):
+        for label, system in systems.items():
+            for work, times in _time_round(*system, batches, search=search).items():
+                if number > 0:
+                    rows.setdefault(f"{work}{label}", []).extend(times)
+    return rows
 
 
 def _build(config: DictConfig) -> tuple[Seq2SeqModule, Seq2SeqData]:

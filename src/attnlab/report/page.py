@@ -1,6 +1,6 @@
 """The HTML page of a report: tables, figures and the attention explorer in one file."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ def write_page(
     runs, sentences = gather_sentences(study)
     main_metrics = {part.metrics[0] for part in study.parts if part.metrics}
     of_models = {variant for variants in study.models.values() for variant in variants.values()}
-    _write(
+    write_sections(
         path,
         title=study.name,
         lead=_count_runs(study),
@@ -41,17 +41,10 @@ def write_page(
         unfinished=unfinished_lines(study),
         findings=by_question(each for each in comparisons if each.metric in main_metrics),
         further=by_question(each for each in comparisons if each.metric not in main_metrics),
-        tables=[_table(table) for table in tables],
-        errors=[_table(table) for table in errors],
+        tables=[table_section(table) for table in tables],
+        errors=[table_section(table) for table in errors],
         key=[_describe(name, style) for name, style in styles.items() if name and name not in of_models],
-        figures=[
-            {
-                "title": figure.title,
-                "caption": figure.caption,
-                "svg": Markup(to_svg(figure.figure, styles.values())),  # matplotlib escapes texts
-            }
-            for figure in figures
-        ],
+        figures=[figure_section(figure, styles.values()) for figure in figures],
         sentences=explorer_json(
             [_describe(variant, styles[variant], f"seed {seed}") for variant, seed in runs], sentences, "chrF"
         ),
@@ -63,11 +56,21 @@ def write_explorer(sentences: Sequence[Sentence], variants: Sequence[str], title
     columns = [_describe(variant, style) for variant, style in variant_styles(variants).items()]
     noun = noun_of(sentence.source for sentence in sentences)
     count = f"{len(sentences)} {noun if len(sentences) != 1 else noun.removesuffix('s')}"
-    _write(path, title=title, lead=count, noun=noun, sentences=explorer_json(columns, sentences, "score"))
+    explorer = explorer_json(columns, sentences, "score")
+    write_sections(path, title=title, lead=count, noun=noun, sentences=explorer)
 
 
-def _write(path: Path, *, title: str, noun: str, sentences: dict[str, Any], **sections: Any) -> None:
+def write_sections(
+    path: Path, *, title: str, noun: str, sentences: dict[str, Any] | None = None, **sections: Any
+) -> None:
+    """Write a page with those of its sections that are given: see `report.html.j2`.
+
+    Args:
+        noun: name of the inputs.
+        sentences: data of the attention explorer.
+    """
     scripts = [FOLDER / "tables.js"]
+    sentences = sentences or {"sentences": [], "left_out": 0}
     if sentences["sentences"]:
         scripts += [page.HEAT_MAP, FOLDER / "explorer.js"]
     left_out = sentences.pop("left_out")
@@ -84,7 +87,13 @@ def _write(path: Path, *, title: str, noun: str, sentences: dict[str, Any], **se
     write_atomically(path, page.render(FOLDER, "report.html.j2", title=title, scripts=scripts, **values))
 
 
-def _table(table: Table) -> dict[str, Any]:
+def figure_section(figure: StudyFigure, styles: Iterable[VariantStyle] = ()) -> dict[str, str]:
+    """Return the figure for the template."""
+    svg = Markup(to_svg(figure.figure, styles))  # matplotlib escapes texts
+    return {"title": figure.title, "caption": figure.caption, "svg": svg}
+
+
+def table_section(table: Table) -> dict[str, Any]:
     """Return the table for the template: rows of (text, unrounded value or None), the labels first."""
     labels, text = table.text.index.nlevels, table.text.reset_index()
     columns = [

@@ -2,8 +2,9 @@
 
 import numpy as np
 import pytest
-from aggregates import interquartile_mean, probability_of_improvement, stratified_bootstrap
 from scipy import stats
+
+from attnlab.report.aggregates import interquartile_mean, probability_of_improvement, stratified_bootstrap
 
 
 def test_interquartile_mean_leaves_out_a_quarter_at_each_end() -> None:

@@ -1,0 +1,129 @@
+"""Print the tables of this folder's README from the stored results, and draw scores.svg.
+
+python summary.py [RUNS FILE.csv]: with the folder of the run directories, write FILE.csv and FILE.npz first.
+"""
+
+import sys
+from itertools import combinations
+from pathlib import Path
+from statistics import fmean
+
+import pandas as pd
+from scipy.stats import kendalltau
+
+from attnlab.report import benchmark
+from attnlab.report.benchmark import REFERENCE, SAME, Results
+from attnlab.report.collect import collect
+from attnlab.report.comparison import Comparison, correct
+from attnlab.report.files import save
+from attnlab.report.statistics import estimate, t_test_p_value
+from attnlab.report.tables import markdown
+
+HERE = Path(__file__).parent
+MAIN = (
+    *("dot", "general", "location_sensitive", "multihead", "monotonic"),
+    *("local_p", "coverage_tu", "shift", "none", "none_matched"),
+)
+"""Mechanisms of the main tests, which are a family of their own."""
+LEAST_SEEDS = 3
+"""Smallest number of seeds of the tests over seeds."""
+
+
+def main(runs: str | None = None, file: str = str(benchmark.STORED)) -> None:
+    """Print Markdown and draw the figure."""
+    if runs is not None:
+        benchmark.write(benchmark.from_runs(collect([Path(runs)])), Path(file))
+    results = complete(benchmark.read(Path(file)))
+    print(f"### All tasks\n\n{benchmark.ranking(results).markdown()}")
+    scores = benchmark.scores_table(results)
+    print(f"### Mean score by task\n\n{scores.markdown()}")
+    print(f"### Tests\n\n{tests_table(results)}")
+    if (stability := split_half(results)) is not None:
+        print(f"Kendall's τ between the rankings of two halves of the tasks, mean: {stability:.2f}.\n")
+    if runs is not None:
+        save(benchmark.draw(scores), HERE / "scores.svg")
+
+
+def complete(results: Results) -> Results:
+    """Return the scores of the models that have every test set, with the seeds that they have everywhere."""
+    return Results(each for each in results if each.seed in results.seeds(each.model))
+
+
+def tests_table(results: Results) -> str:
+    """Return a table with the tests of each model against the reference: over seeds, and over inputs."""
+    models = [model for model in benchmark.ranking(results).text.index if model != REFERENCE]
+    columns = {
+        f"over seeds, {name}": over_seeds(results, models, shifted=name != "same")
+        for name in ("same", "shifted")
+    }
+    rows = []
+    for model in models:
+        tests = [each for each in benchmark.compare(results, model) if each.significant]
+        better = sum((each.difference or 0) > 0 for each in tests)
+        rows.append([*(column[model] for column in columns.values()), str(better), str(len(tests) - better)])
+    names = [*columns, "better over inputs", "worse over inputs"]
+    note = (
+        f"Against {REFERENCE}. Over seeds: difference of the mean score, paired t test over the seeds, Holm "
+        f"over {', '.join(MAIN)}, and over the others; no test with fewer than {LEAST_SEEDS} seeds. Over "
+        "inputs: test sets with a significant difference, Holm within each mechanism."
+    )
+    return markdown(pd.DataFrame(rows, columns=names, index=pd.Index(models, name="mechanism")), [note])
+
+
+def over_seeds(results: Results, models: list[str], *, shifted: bool) -> dict[str, str]:
+    """Return the difference of the mean score of each model from the reference, with p."""
+    texts, tests = {}, []
+    for model in models:
+        seeds = results.seeds(model, REFERENCE)
+        differences = [
+            mean_score(results, model, seed, shifted) - mean_score(results, REFERENCE, seed, shifted)
+            for seed in seeds
+        ]
+        texts[model] = f"{fmean(differences):+.1f}"
+        if len(seeds) >= LEAST_SEEDS:
+            interval = estimate(differences)
+            texts[model] += f" [{interval.low:.1f}, {interval.high:.1f}]"
+            tests.append(
+                Comparison(
+                    "test/exact_match", model, REFERENCE, "seeds", len(seeds), p=t_test_p_value(differences)
+                )
+            )
+    families = ([test for test in tests if (test.variant in MAIN) == main] for main in (True, False))
+    for test in (test for family in families for test in correct(family)):
+        texts[test.variant] += f" ({test.p_corrected:.3f})"
+    return texts
+
+
+def mean_score(results: Results, model: str, seed: int, shifted: bool) -> float:
+    """Return the mean score over the test sets that are, or are not, shifted."""
+    return fmean(
+        by[model][seed].score for (_, split), by in results.scores.items() if (split not in SAME) == shifted
+    )
+
+
+def split_half(results: Results) -> float | None:
+    """Return the mean of Kendall's τ between the rankings by both halves of the tasks, over all halves."""
+    tasks = sorted({task for task, _ in results.scores})
+    models = results.models
+    if len(tasks) < 4 or len(models) < 3:
+        return None
+    means = {
+        (model, task): fmean(
+            each.score
+            for (name, split), by in results.scores.items()
+            if name == task and split in SAME
+            for each in by[model].values()
+        )
+        for model in models
+        for task in tasks
+    }
+    taus = []
+    for half in combinations(tasks, len(tasks) // 2):
+        other = [task for task in tasks if task not in half]
+        ranks = ([fmean(means[model, task] for task in part) for model in models] for part in (half, other))
+        taus.append(kendalltau(*ranks).statistic)
+    return fmean(taus)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

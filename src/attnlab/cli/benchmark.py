@@ -1,0 +1,177 @@
+"""`attnlab benchmark`: compare an attention mechanism with all others on a suite of tasks.
+
+`attnlab benchmark attention=dot` checks the parts of the configuration, trains the runs of
+`study=benchmark_v1` that are missing, and compares them with the stored results of the other mechanisms.
+`attnlab benchmark check FILE.csv` checks the results that it wrote, and trains one of their runs again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING
+
+from attnlab.cli import arguments
+from attnlab.errors import UsageError, UserError
+from attnlab.files.terminal import print_line, print_table
+
+if TYPE_CHECKING:
+    from attnlab.report.benchmark import Results
+
+SUITE = "benchmark_v1"
+QUICK = ("reverse", "recall", "cogs")
+
+IMPORTS = ("attnlab.jobs.preflight",)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "overrides",
+        metavar="OVERRIDE",
+        nargs="+",
+        help="the mechanism, as for attnlab train: attention=dot attention._target_=cosine.Cosine; or check "
+        "FILE.csv, followed by the mechanism",
+    )
+    parser.add_argument("--quick", action="store_true", help=f"one seed of the tasks {', '.join(QUICK)}")
+    parser.add_argument(
+        "--seeds", type=arguments.positive, default=3, metavar="N", help="number of seeds (default: 3)"
+    )
+    parser.add_argument(
+        "--corpora",
+        type=Path,
+        default=Path("data"),
+        metavar="FOLDER",
+        help="folder of the tasks' files; tasks whose files are missing are left out (default: data)",
+    )
+    parser.add_argument("--name", help="name of the mechanism in the tables (default: that of its class)")
+
+
+def main(options: argparse.Namespace) -> int:
+    if options.overrides[0] == "check":
+        return _check(options.overrides[1:], options.corpora)
+    from attnlab.cli import check
+    from attnlab.config.compose import compose_run, usage_errors
+    from attnlab.files.run_identity import short_hash
+    from attnlab.report import benchmark
+    from attnlab.report.collect import collect
+
+    check.main(options)
+    with usage_errors():
+        config = compose_run(options.overrides)
+    name = options.name or str(config.attention._target_).rpartition(".")[2]
+    stored = benchmark.read(benchmark.STORED)
+    if name in {each.model for each in stored}:
+        raise UsageError(f"{name} is a mechanism of the stored results: choose another one with --name")
+    available = _available(options.corpora)
+    tasks = [task for task in available if not options.quick or task in QUICK]
+    study = f"benchmark_{name}_{short_hash(sorted(options.overrides))}"
+    grid = [f"task={','.join(tasks)}", f"seed=range({1 if options.quick else options.seeds})", "model=own"]
+    code = _train([f"name={study}", *grid, *options.overrides], options.corpora)
+    output = Path(config.paths.output)
+    ours = benchmark.from_runs(collect([output / study]), options.overrides, name)
+    benchmark.write(ours, output / f"{study}.csv")
+    _report(ours, stored, name, output / study, _relative_time(options.overrides))
+    return code
+
+
+def _available(corpora: Path) -> list[str]:
+    """Return the tasks whose files exist; print those that are left out."""
+    from attnlab.config.options import read_option
+
+    tasks = []
+    for task, words in read_option("study", SUITE)["hydra"]["sweeper"]["overrides"]["task"].items():
+        files = [corpora / name for name in re.findall(r"\$\{corpora\}/(\S+)", "\n".join(words))]
+        missing = [file for file in files if not file.is_file()]
+        if missing:
+            print_line(f"left out: {task}, {missing[0]} does not exist (--corpora FOLDER)", style="yellow")
+        else:
+            tasks.append(task)
+    return tasks
+
+
+def _train(overrides: Sequence[str], corpora: Path) -> int:
+    """Train the runs of the suite that are missing; returns the exit code."""
+    from attnlab.cli import train
+
+    words = ["-m", f"study={SUITE}", f"corpora={corpora.absolute()}", *overrides]
+    return train.main(argparse.Namespace(arguments=words))
+
+
+def _relative_time(overrides: Sequence[str]) -> float:
+    """Return the time of a training step as a multiple of the reference's, in alternating steps."""
+    from attnlab.cli import bench
+    from attnlab.config.compose import compose_run
+    from attnlab.report.benchmark import REFERENCE
+
+    suite = [f"study={SUITE}", "data.task=reverse", "data.train_size=1000"]
+    mechanisms = {"": overrides, REFERENCE: [f"attention={REFERENCE}"]}
+    configs = {label: compose_run([*suite, *words]) for label, words in mechanisms.items()}
+    rows = bench.measure(configs, 5, 10, search=False)
+    ours, theirs = (median(seconds for seconds, _ in rows[f"train{label}"]) for label in configs)
+    return ours / theirs
+
+
+def _report(ours: Results, stored: Results, name: str, stem: Path, time: float) -> None:
+    """Print the comparison with the stored results, and write it as STEM.html and STEM.tex."""
+    from attnlab.files.writing import write_atomically
+    from attnlab.report import benchmark, page
+    from attnlab.report.figures import StudyFigure
+
+    results = benchmark.join(ours, stored)
+    tests = benchmark.compare(results, name)
+    sentences = [
+        *benchmark.describe(results, name, tests),
+        f"A training step takes {time:.2f} times as long as with {benchmark.REFERENCE} on this machine.",
+        benchmark.CITATION.format(name=name),
+    ]
+    tables = [benchmark.ranking(results), benchmark.scores_table(results)]
+    heat_table = StudyFigure("scores", "Scores", tables[1].notes[0], benchmark.draw(tables[1]))
+    page.write_sections(
+        stem.with_suffix(".html"),
+        title=f"{name} in the benchmark",
+        noun="inputs",
+        lead=" ".join(sentences),
+        findings={"Across test inputs": tests},
+        figures=[page.figure_section(heat_table)],
+        tables=[page.table_section(table) for table in tables],
+    )
+    write_atomically(stem.with_suffix(".tex"), "\n".join(table.latex() for table in tables))
+    for table in tables:
+        print_table(table.terminal(name))
+    for line in (*sentences, *(f"wrote {stem}{suffix}" for suffix in (".html", ".tex", ".csv", ".npz"))):
+        print_line(line)
+
+
+def _check(words: Sequence[str], corpora: Path) -> int:
+    """Check that the scores of a file follow from its counts, and train its fastest run again.
+
+    The mechanism is that of the command line: a file must not choose the code that is run.
+    """
+    from attnlab.report import benchmark
+    from attnlab.report.collect import collect
+
+    if not words:
+        raise UsageError("attnlab benchmark check needs a file: attnlab benchmark check FILE.csv")
+    results, tasks = benchmark.read(Path(words[0])), _available(corpora)
+    print_line(f"PASS  {len([*results])} scores follow from their counts")
+    rows = [each for each in results if each.task in tasks]
+    if not rows:
+        raise UserError(f"{words[0]} has no task whose files exist: give their folder, --corpora FOLDER")
+    run = min(rows, key=lambda each: each.seconds)
+    if run.overrides != " ".join(words[1:]):
+        raise UsageError(
+            f"{words[0]} was trained with {run.overrides}: if you trust it, append it to the command"
+        )
+    job = [f"task={run.task}", f"seed={run.seed}", f"model={'own' if words[1:] else run.model}", *words[1:]]
+    with tempfile.TemporaryDirectory(prefix="attnlab-benchmark-") as folder:
+        code = _train([f"paths.output={folder}", *job], corpora)
+        again = benchmark.from_runs(collect([Path(folder)]), words[1:], run.model)
+    differences = [line for each in again for line in benchmark.differences(results, each)]
+    print_line(f"{'FAIL' if differences else 'PASS'}  {' '.join(job)}")
+    for line in differences:
+        print_line(line)
+    return code or int(bool(differences))

@@ -1,0 +1,382 @@
+"""The benchmark of attention mechanisms: scores of runs of `study=benchmark`, and their comparison.
+
+Two files hold the results of any number of runs::
+
+    FILE.csv    a line per run and test set: scores, costs, digests of the data, code and machine
+    FILE.npz    the counts per input [R, N, C] of the primary metric: an array for each task and test set,
+                with the R runs in the order of the lines of FILE.csv
+
+The counts suffice for every score, test and aggregate, so that mechanisms are compared without training.
+"""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+from attnlab import __version__
+from attnlab.errors import UserError
+from attnlab.files.writing import open_atomically, write_atomically
+from attnlab.metrics import registry
+from attnlab.metrics.sentence_counts import SentenceCounts
+from attnlab.report.aggregates import interquartile_mean, probability_of_improvement, stratified_bootstrap
+from attnlab.report.comparison import Comparison, correct
+from attnlab.report.resampling import paired_test
+from attnlab.report.statistics import Estimate
+from attnlab.report.study import Study
+from attnlab.report.style import COLOUR_MAP
+from attnlab.report.tables import Table, TableColumns
+
+STORED = Path(__file__).with_name("benchmark_v1.csv")
+"""Results of version 1 that are part of the package."""
+
+REFERENCE = "additive"
+SAME = ("test", "test/same", "test/held_out")
+"""Test sets with the distribution of the training data; the others are shifted."""
+
+AGGREGATES = (
+    "Definitions of rliable (Agarwal et al., 2021), each test set once; in brackets: 95 % percentile "
+    "interval of the stratified bootstrap over seeds, which is too narrow for few seeds. Same: test sets "
+    "with the distribution of the training data. Shifted: longer inputs, or new combinations."
+)
+SCORES = "Exact match in %, except: {others}. After a comma: a shifted test set."
+
+CITATION = f"To cite: {{name}} in the attention benchmark of attnlab, version 1 (attnlab {__version__})."
+
+Cell = tuple[str, str]
+"""A task and one of its test sets."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """Score of one run on one test set."""
+
+    task: str
+    model: str
+    seed: int
+    split: str  # such as "test" or "test/longer"
+    metric: str  # primary metric of the task
+    score: float  # on a scale of 0 to 100
+    inputs: int
+    parameters: int
+    steps: int
+    seconds: float  # of the training
+    data: str  # SHA-256 of the pairs
+    commit: str
+    cpu: str
+    versions: str
+    overrides: str  # settings of a custom mechanism
+    counts: NDArray[np.uint16] = field(repr=False, compare=False)  # of the primary metric, [N, C]
+
+    @property
+    def cell(self) -> Cell:
+        """The task and the test set."""
+        return self.task, self.split
+
+    @property
+    def recomputed(self) -> float:
+        """The score, computed from the counts."""
+        return registry.metric(self.metric).of_100(float(_counts(self.metric).value(_sums(self.counts))))
+
+
+COLUMNS = tuple(each.name for each in fields(Score) if each.name != "counts")
+
+
+class Results:
+    """Scores of several models.
+
+    Attributes:
+        scores: the scores, by (task, test set), model and seed.
+    """
+
+    def __init__(self, scores: Iterable[Score]) -> None:
+        self.scores: dict[Cell, dict[str, dict[int, Score]]] = {}
+        for each in scores:
+            self.scores.setdefault(each.cell, {}).setdefault(each.model, {})[each.seed] = each
+
+    def __iter__(self) -> Iterator[Score]:
+        for by_model in self.scores.values():
+            for by_seed in by_model.values():
+                yield from by_seed.values()
+
+    @property
+    def models(self) -> list[str]:
+        """Models with a score on every test set, and the same seed on all of them."""
+        return [model for model in dict.fromkeys(each.model for each in self) if self.seeds(model)]
+
+    def seeds(self, *models: str) -> list[int]:
+        """Return the seeds that models have on every test set."""
+        return sorted(set.intersection(*({*by.get(m, {})} for by in self.scores.values() for m in models)))
+
+    def only(self, cells: Iterable[Cell]) -> "Results":
+        """Return the scores on some test sets."""
+        kept = {*cells}
+        return Results(each for each in self if each.cell in kept)
+
+    def matrix(self, model: str, *, shifted: bool) -> NDArray[np.float64]:
+        """Return the scores of a model [R, M] on the test sets that are, or are not, shifted."""
+        seeds = self.seeds(model)
+        columns = [
+            [by[model][seed].score for seed in seeds]
+            for (_, split), by in self.scores.items()
+            if (split not in SAME) == shifted
+        ]
+        return np.array(columns).T
+
+
+def from_runs(study: Study, overrides: Sequence[str] = (), model: str = "") -> Results:
+    """Return the scores of the finished runs of the benchmark.
+
+    Args:
+        overrides: settings of a custom mechanism.
+        model: its name; by default that of the runs.
+    """
+    scores = []
+    for run in study.finished:
+        metric = run.config["metric"]
+        for split, outputs in run.predictions.items():
+            if not split.startswith("test") or not outputs:
+                continue
+            counts = _counts(metric).count(outputs)
+            assert counts.max() < 2**16, f"{run.directory}: a count of {metric} does not fit into 16 bits"
+            scores.append(
+                Score(
+                    task=run.config["task"],
+                    model=model or run.config["model"],
+                    seed=run.seed,
+                    split=split,
+                    metric=metric,
+                    score=registry.metric(metric).of_100(float(_counts(metric).value(_sums(counts)))),
+                    inputs=len(outputs),
+                    parameters=run.parameters or 0,
+                    steps=run.steps or 0,
+                    seconds=round(run.seconds or 0, 1),
+                    data=run.data.get(split, ""),
+                    commit=run.commit or "",
+                    cpu=run.cpu or "",
+                    versions=" ".join(f"{name}={version}" for name, version in run.versions.items()),
+                    overrides=" ".join(overrides),
+                    counts=counts.astype(np.uint16),
+                )
+            )
+    return Results(scores)
+
+
+def write(results: Results, path: Path) -> None:
+    """Write FILE.csv and FILE.npz."""
+    rows = sorted(results, key=lambda each: (each.cell, each.model, each.seed))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    arrays: dict[str, list[NDArray[np.uint16]]] = {}
+    for row in rows:
+        arrays.setdefault("/".join(row.cell), []).append(row.counts)
+    small = {name: _smallest(np.stack(counts)) for name, counts in arrays.items()}
+    with open_atomically(path.with_suffix(".npz")) as file:
+        np.savez_compressed(file, **small)  # type: ignore[arg-type]
+    write_atomically(path.with_suffix(".csv"), text.getvalue())
+
+
+def read(path: Path) -> Results:
+    """Read FILE.csv and FILE.npz; raise `UserError` for a score that does not follow from its counts."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = [*csv.DictReader(file)]
+        with np.load(path.with_suffix(".npz"), allow_pickle=False) as stored:
+            arrays = {name: iter(stored[name]) for name in stored.files}
+        scores = [_parse(row, next(arrays[f"{row['task']}/{row['split']}"])) for row in rows]
+    except (OSError, KeyError, ValueError, TypeError, StopIteration) as error:
+        raise UserError(
+            f"{path}: not a results file of attnlab benchmark with its .npz file: {error!r}"
+        ) from error
+    for each in scores:
+        if abs(each.score - each.recomputed) > 1e-6 or each.inputs != len(each.counts):
+            raise UserError(
+                f"{path}: {each.task}, {each.model}, seed {each.seed}, {each.split}: the score is "
+                f"{each.score}, its {len(each.counts)} inputs give {each.recomputed}"
+            )
+    return Results(scores)
+
+
+def _parse(row: Mapping[str, str], counts: NDArray[np.uint16]) -> Score:
+    numbers: dict[str, Any] = {name: int(row[name]) for name in ("seed", "inputs", "parameters", "steps")}
+    numbers |= {name: float(row[name]) for name in ("score", "seconds")}
+    return Score(**{**{name: row[name] for name in COLUMNS}, **numbers}, counts=counts)
+
+
+def join(ours: Results, stored: Results) -> Results:
+    """Return the scores of both on the test sets that both have with the same data."""
+    shared = [
+        cell
+        for cell in ours.scores
+        if cell in stored.scores
+        and len({each.data for results in (ours, stored) for each in results.only([cell])}) == 1
+    ]
+    if not shared:
+        raise UserError("No test set has the data of the stored results: finish the runs, or check the files")
+    return Results(each for results in (stored, ours) for each in results.only(shared))
+
+
+def differences(results: Results, again: Score) -> list[str]:
+    """Return what differs between a score and that of the same run trained again; empty if nothing does.
+
+    The commit, processor and versions are only compared if the outputs differ.
+    """
+    first = results.scores[again.cell][again.model][again.seed]
+    if first.data == again.data and np.array_equal(first.counts, again.counts):
+        return []
+    return [
+        f"different {name}: {getattr(first, name)}, again: {getattr(again, name)}"
+        for name in ("score", "data", "commit", "cpu", "versions")
+        if getattr(first, name) != getattr(again, name)
+    ] or [f"{again.split}: different inputs are right"]
+
+
+def compare(results: Results, model: str, reference: str = REFERENCE) -> list[Comparison]:
+    """Test a model against the reference on every test set, over inputs, as one family.
+
+    See `attnlab.report.resampling.paired_test`; the seeds that both have are used together.
+    """
+    comparisons = []
+    for (task, split), by_model in results.scores.items():
+        ours, theirs = by_model.get(model, {}), by_model.get(reference, {})
+        seeds = sorted(ours.keys() & theirs.keys())
+        if model == reference or not seeds:
+            continue
+        metric = ours[seeds[0]].metric
+        sides = ([side[seed].counts.astype(float) for seed in seeds] for side in (ours, theirs))
+        test = paired_test(_counts(metric), *sides)
+        inputs = ours[seeds[0]].inputs
+        comparisons.append(
+            Comparison(
+                f"{split}/{metric}",
+                f"{model} ({task})",
+                f"{reference} ({task})",
+                "sentences",
+                len(seeds),
+                sentences=inputs,
+                noun="inputs",
+                **test._asdict(),
+            )
+        )
+    return correct(comparisons)
+
+
+def ranking(results: Results) -> Table:
+    """Return a table of the models: aggregates over tasks, the best first."""
+    models, columns = results.models, TableColumns()
+    columns.add("seeds", [_point(len(results.seeds(model))) for model in models], digits=0)
+    sizes = {each.model: each.parameters for each in results}
+    columns.add("parameters", [_point(sizes[model]) for model in models], digits=0)
+    order: list[float] = []
+    for shifted, where in ((False, "same"), (True, "shifted")):
+        matrices = [results.matrix(model, shifted=shifted) for model in models]
+        if not all(matrix.size for matrix in matrices):
+            continue
+        reference = results.matrix(REFERENCE, shifted=shifted)
+        improvements = [_aggregate(probability_of_improvement, matrix, reference) for matrix in matrices]
+        order = order or [-each.mean for each in improvements]
+        columns.add(f"improvement over {REFERENCE} [%], {where}", improvements, digits=0, scale=100)
+        means = [_aggregate(interquartile_mean, matrix) for matrix in matrices]
+        columns.add(f"interquartile mean, {where}", means, digits=1)
+    table = columns.table("ranking", "All tasks", {"mechanism": models}, [AGGREGATES])
+    places = np.argsort(order, kind="stable")
+    return replace(table, text=table.text.iloc[places], values=table.values.iloc[places])
+
+
+def scores_table(results: Results) -> Table:
+    """Return a table with the mean scores of every model on every test set."""
+    models, columns = [*ranking(results).text.index], TableColumns()
+    for (task, split), by_model in results.scores.items():
+        means = [fmean(each.score for each in by_model[model].values()) for model in models]
+        columns.add(task if split in SAME else f"{task}, {split[5:]}", map(_point, means), digits=1)
+    columns.signs = dict.fromkeys(columns.text, 1)
+    metrics = {each.task: registry.metric(each.metric).label for each in results}
+    others = ", ".join(f"{task} {label}" for task, label in metrics.items() if label != "exact match")
+    return columns.table(
+        "scores", "Mean score by task", {"mechanism": models}, [SCORES.format(others=others)]
+    )
+
+
+def draw(table: Table) -> Figure:
+    """Draw the table of scores as a heat table."""
+    values = table.values.astype(float)
+    figure = Figure(
+        figsize=(1.6 + 0.52 * len(values.columns), 1.4 + 0.24 * len(values)), layout="constrained"
+    )
+    axes = figure.subplots()
+    axes.imshow(values, cmap=COLOUR_MAP, vmin=0, vmax=100, aspect="auto")
+    for (row, column), value in np.ndenumerate(values.to_numpy()):
+        colour = "white" if value > 60 else "black"
+        axes.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=7, color=colour)
+    axes.set_xticks(
+        range(len(values.columns)), values.columns, rotation=40, ha="right", rotation_mode="anchor"
+    )
+    axes.set_yticks(range(len(values)), values.index)
+    axes.tick_params(length=0, labelsize=8)
+    axes.spines[:].set_visible(False)
+    return figure
+
+
+def describe(results: Results, model: str, tests: Sequence[Comparison]) -> list[str]:
+    """Return three sentences: the aggregates of a model, and where it is better and worse."""
+    row = ranking(results).text.loc[model]
+    tasks, seeds = len({task for task, _ in results.scores}), results.seeds(model)
+    aggregates = "; ".join(f"{name}: {row[name]}" for name in row.index[2:])
+    sentences = [f"{model} on {tasks} tasks, {len(seeds)} seed{'s' * (len(seeds) != 1)}: {aggregates}."]
+    for word, sign in (("better", 1), ("worse", -1)):
+        found = [each for each in tests if each.significant and (each.difference or 0) * sign > 0]
+        found.sort(key=lambda each: -abs(registry.metric(each.metric).of_100(each.difference or 0)))
+        listed = ", ".join(_brief(each) for each in found)
+        sentences.append(
+            f"Significantly {word} than {REFERENCE} over inputs: {listed}."
+            if found
+            else f"On no test set is it shown to be {word} than {REFERENCE}."
+        )
+    return sentences
+
+
+def _brief(comparison: Comparison) -> str:
+    metric = registry.metric(comparison.metric)
+    task = comparison.variant.rpartition(" (")[2].rstrip(")")
+    where = "" if metric.split in SAME else f", {metric.split.removeprefix('test/')}"
+    return f"{task}{where} ({metric.of_100(comparison.difference or 0):+.1f})"
+
+
+def _aggregate(statistic: Any, *groups: NDArray[np.float64]) -> Estimate:
+    """Return a statistic of scores [R, M] with its bootstrap interval, which one seed does not have."""
+    value, count = float(statistic(*groups)), min(len(group) for group in groups)
+    if count == 1:
+        return Estimate(value, None, None, 1)
+    low, high = stratified_bootstrap(statistic, *groups)
+    return Estimate(value, float(low), float(high), count)
+
+
+def _point(value: float) -> Estimate:
+    return Estimate(value, None, None, 1)
+
+
+def _counts(metric: str) -> SentenceCounts:
+    counts = registry.metric(metric).sentence_counts()
+    if counts is None:
+        raise UserError(
+            f"metric={metric}: the benchmark needs a metric that is a sum over inputs, such as chrf"
+        )
+    return counts
+
+
+def _sums(counts: NDArray[Any]) -> NDArray[np.float64]:
+    sums: NDArray[np.float64] = counts.sum(axis=0, dtype=float)
+    return sums
+
+
+def _smallest(counts: NDArray[np.uint16]) -> NDArray[Any]:
+    return counts.astype(np.uint8) if counts.max() < 2**8 else counts

@@ -1,0 +1,41 @@
+"""`attnlab benchmark` and `attnlab benchmark check`, as users type them."""
+
+from pathlib import Path
+
+import pytest
+
+from attnlab.report import benchmark
+from commands import attnlab
+
+MINE = (
+    "from attnlab.nn.attention import Cosine\n\n\nclass Mine(Cosine):\n    '''A mechanism from outside.'''\n"
+)
+WORDS = ("attention=cosine", "attention._target_=cosine.Mine", "trainer.max_steps=2")
+
+
+@pytest.mark.slow
+def test_a_mechanism_is_compared_with_stored_results_and_checked(tmp_path: Path) -> None:
+    (tmp_path / "cosine.py").write_text(MINE)
+    done = attnlab("benchmark", *WORDS, "--quick", folder=tmp_path)
+    assert "attention cosine.Mine  keeps its contract" in done.stdout
+    assert "left out: conala, data/conala-train.json does not exist (--corpora FOLDER)" in done.stdout
+    assert "On no test set is it shown to be better than additive." in done.stdout
+    assert "Significantly worse than additive over inputs: reverse (-" in done.stdout
+    (file,) = tmp_path.glob("outputs/benchmark_Mine_*.csv")
+    ours = benchmark.read(file)
+    assert {each.task for each in ours} == {"reverse", "recall", "cogs"}
+    page = file.with_suffix(".html").read_text()
+    assert "Mine (reverse)" in page
+    assert page.count("<table") == 2
+    assert r"\toprule" in file.with_suffix(".tex").read_text()
+
+    checked = attnlab("benchmark", "check", str(file), *WORDS, folder=tmp_path)
+    assert f"PASS  {len([*ours])} scores follow from their counts" in checked.stdout
+    assert "PASS  task=" in checked.stdout
+    refused = attnlab("benchmark", "check", str(file), "attention=dot", folder=tmp_path, code=2)
+    assert f"was trained with {' '.join(WORDS)}: if you trust it, append it" in refused.stderr
+
+
+def test_the_name_of_a_stored_mechanism_is_refused(tmp_path: Path) -> None:
+    refused = attnlab("benchmark", "attention=dot", "--name", "additive", folder=tmp_path, code=2)
+    assert "additive is a mechanism of the stored results" in refused.stderr

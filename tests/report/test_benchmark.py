@@ -1,0 +1,155 @@
+"""The benchmark: results files, aggregates and tests by hand, and the stored results."""
+
+import csv
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from attnlab.errors import UserError
+from attnlab.report import benchmark
+from attnlab.report.benchmark import (
+    Results,
+    Score,
+    compare,
+    differences,
+    join,
+    ranking,
+    read,
+    scores_table,
+    write,
+)
+
+
+def score(task: str, model: str, seed: int, right: str, split: str = "test") -> Score:
+    """Return the score of a run whose inputs are right (1) or wrong (0)."""
+    counts = np.array([[int(digit), 1] for digit in right], dtype=np.uint16)
+    return Score(
+        task=task,
+        model=model,
+        seed=seed,
+        split=split,
+        metric="exact_match",
+        score=100 * right.count("1") / len(right),
+        inputs=len(right),
+        parameters=1000 + len(model),
+        steps=7,
+        seconds=1.5,
+        data=f"digest of {task}",
+        commit="c",
+        cpu="a, CPU",
+        versions="python=3",
+        overrides="attention=dot",
+        counts=counts,
+    )
+
+
+def two_tasks() -> Iterable[Score]:
+    """Two tasks, one with a shifted test set, and two models; `dot` has a third seed on one task."""
+    yield score("sort", "additive", 0, "1100")
+    yield score("sort", "additive", 1, "1000")
+    yield score("sort", "dot", 0, "1110")
+    yield score("sort", "dot", 1, "1000")
+    yield score("sort", "dot", 2, "1111")
+    yield score("scan", "additive", 0, "11011")
+    yield score("scan", "additive", 1, "11111")
+    yield score("scan", "dot", 0, "10000")
+    yield score("scan", "dot", 1, "11000")
+    yield score("scan", "additive", 0, "100", "test/longer")
+    yield score("scan", "additive", 1, "000", "test/longer")
+    yield score("scan", "dot", 0, "111", "test/longer")
+    yield score("scan", "dot", 1, "110", "test/longer")
+
+
+def test_results_are_equal_after_writing_and_reading(tmp_path: Path) -> None:
+    written = Results(two_tasks())
+    write(written, tmp_path / "results.csv")
+    again = read(tmp_path / "results.csv")
+    assert sorted(map(repr, again)) == sorted(map(repr, written))
+    for each in again:
+        assert (each.counts == written.scores[each.cell][each.model][each.seed].counts).all()
+
+
+def test_a_score_that_does_not_follow_from_its_counts_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "results.csv"
+    write(Results(two_tasks()), path)
+    path.write_text(path.read_text().replace(",75.0,", ",100.0,"))
+    with pytest.raises(UserError, match=r"sort, dot, seed 0, test: the score is 100.0, its 4 inputs give 75"):
+        read(path)
+
+
+@pytest.mark.parametrize("damage", ["missing", "short"])
+def test_files_that_do_not_belong_together_are_refused(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "results.csv"
+    write(Results(two_tasks()), path)
+    if damage == "missing":
+        path.with_suffix(".npz").unlink()
+    else:
+        np.savez(path.with_suffix(".npz"), **{"sort/test": np.zeros((5, 4, 2), np.uint8)})
+    with pytest.raises(UserError, match="not a results file of attnlab benchmark"):
+        read(path)
+
+
+def test_aggregates_use_the_seeds_that_a_model_has_on_every_test_set() -> None:
+    results = Results(two_tasks())
+    assert results.seeds("dot") == [0, 1]
+    table = ranking(results).values.astype(float)
+    assert [*table.index] == ["additive", "dot"]
+    improvement = table["improvement over additive [%], same"]
+    # sort: 75 and 25 against 50 and 25, three of eight halves: (1 + 1 + 0 + 0.5) / 4; scan: never higher
+    assert improvement["dot"] == pytest.approx(100 * (2.5 / 4 + 0) / 2)
+    assert improvement["additive"] == 50
+    assert table["improvement over additive [%], shifted"]["dot"] == 100
+    # 75, 25, 20 and 40 without the lowest and the highest
+    assert table["interquartile mean, same"]["dot"] == pytest.approx((25 + 40) / 2)
+
+
+def test_a_model_that_lacks_a_test_set_is_not_ranked() -> None:
+    results = Results([*two_tasks(), score("sort", "mean", 0, "1111")])
+    assert [*ranking(results).text.index] == ["additive", "dot"]
+    assert [*ranking(results.only([("sort", "test")])).text.index] == ["mean", "dot", "additive"]
+
+
+def test_table_of_scores_has_means_over_seeds() -> None:
+    table = scores_table(Results(two_tasks())).values.astype(float)
+    assert table.loc["dot"].to_dict() == pytest.approx(
+        {"sort": (75 + 25 + 100) / 3, "scan": 30.0, "scan, longer": 250 / 3}
+    )
+
+
+def test_tests_over_inputs_pair_the_seeds_of_both_models() -> None:
+    tests = {each.variant + each.metric: each for each in compare(Results(two_tasks()), "dot")}
+    assert [each.seeds for each in tests.values()] == [2, 2, 2]
+    scan = tests["dot (scan)test/exact_match"]
+    assert scan.difference == pytest.approx((3 - 9) / 10)
+    # Four of five inputs differ, by -1, -1, -2 and -2; two of 16 swaps have a sum of at least 6
+    assert scan.p == pytest.approx(2 / 16)
+    assert {each.family_size for each in tests.values()} == {3}
+    assert compare(Results(two_tasks()), "additive") == []
+
+
+def test_only_test_sets_with_equal_data_are_joined() -> None:
+    ours = [replace(score("sort", "dot", 0, "1111"), data="other"), score("scan", "dot", 0, "11111")]
+    theirs = [score("sort", "additive", 0, "1010"), score("scan", "additive", 0, "10101")]
+    joined = join(Results(ours), Results(theirs))
+    assert {(each.task, each.model) for each in joined} == {("scan", "dot"), ("scan", "additive")}
+    with pytest.raises(UserError, match="No test set has the data of the stored results"):
+        join(Results(ours[:1]), Results(theirs))
+
+
+def test_a_run_trained_again_differs_if_other_inputs_are_right() -> None:
+    first = Results([score("sort", "dot", 0, "1100")])
+    assert differences(first, replace(score("sort", "dot", 0, "1100"), cpu="another")) == []
+    again = replace(score("sort", "dot", 0, "0011"), cpu="another")
+    assert differences(first, again) == ["different cpu: a, CPU, again: another"]
+    assert differences(first, score("sort", "dot", 0, "0011")) == ["test: different inputs are right"]
+
+
+def test_stored_scores_follow_from_their_counts() -> None:
+    stored = read(benchmark.STORED)
+    with benchmark.STORED.open(newline="") as file:
+        assert len([*stored]) == len([*csv.DictReader(file)])
+    assert len({each.commit for each in stored}) == 1  # one version of the code
+    assert benchmark.REFERENCE in stored.models
