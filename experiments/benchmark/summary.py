@@ -33,7 +33,7 @@ def main(runs: str | None = None, file: str = str(benchmark.STORED)) -> None:
     """Print Markdown and draw the figure."""
     if runs is not None:
         benchmark.write(benchmark.from_runs(collect([Path(runs)])), Path(file))
-    results = complete(benchmark.read(Path(file)))
+    results = benchmark.read(Path(file)).complete()
     print(f"### All tasks\n\n{benchmark.ranking(results).markdown()}")
     scores = benchmark.scores_table(results)
     print(f"### Mean score by task\n\n{scores.markdown()}")
@@ -42,11 +42,6 @@ def main(runs: str | None = None, file: str = str(benchmark.STORED)) -> None:
         print(f"Kendall's τ between the rankings of two halves of the tasks, mean: {stability:.2f}.\n")
     if runs is not None:
         save(benchmark.draw(scores), HERE / "scores.svg")
-
-
-def complete(results: Results) -> Results:
-    """Return the scores of the models that have every test set, with the seeds that they have everywhere."""
-    return Results(each for each in results if each.seed in results.seeds(each.model))
 
 
 def tests_table(results: Results) -> str:

@@ -112,6 +112,15 @@ def test_a_model_that_lacks_a_test_set_is_not_ranked() -> None:
     assert [*ranking(results.only([("sort", "test")])).text.index] == ["mean", "dot", "additive"]
 
 
+def test_complete_part_has_every_model_on_every_test_set() -> None:
+    """Runs are trained seed by seed, task by task: 3 models on 1 task are fewer than 2 on 2 tasks."""
+    results = Results([*two_tasks(), score("sort", "mean", 0, "1111"), score("cogs", "additive", 0, "11")])
+    part = results.complete()
+    assert {each.cell for each in part} == {("sort", "test"), ("scan", "test"), ("scan", "test/longer")}
+    assert part.models == ["additive", "dot"]
+    assert [*Results([]).complete()] == []
+
+
 def test_table_of_scores_has_means_over_seeds() -> None:
     table = scores_table(Results(two_tasks())).values.astype(float)
     assert table.loc["dot"].to_dict() == pytest.approx(

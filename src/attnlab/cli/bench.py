@@ -51,11 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(options: argparse.Namespace) -> int:
     from attnlab.config.compose import compose_run, usage_errors
-    from attnlab.jobs.logs import quieten_lightning
     from attnlab.jobs.worker_process import import_from_current_folder
     from attnlab.training.environment import environment
 
-    quieten_lightning()
     import_from_current_folder()
     if options.json:
         check_writable(Path(options.json))
@@ -80,6 +78,9 @@ def measure(
     configs: Mapping[str, DictConfig], rounds: int, batches: int, *, search: bool
 ) -> dict[str, Timings]:
     """Time batches of configurations in alternation, by the work and the label; a first round warms up."""
+    from attnlab.jobs.logs import quieten_lightning
+
+    quieten_lightning()
     systems = {label: (config, *_build(config)) for label, config in configs.items()}
     rows: dict[str, Timings] = {}
     for number in range(rounds + 1):

@@ -120,6 +120,17 @@ class Results:
         kept = {*cells}
         return Results(each for each in self if each.cell in kept)
 
+    def complete(self) -> "Results":
+        """Return the largest part in which every model has every test set, while runs are missing."""
+        models = {cell: frozenset(by_model) for cell, by_model in self.scores.items()}
+
+        def size(chosen: frozenset[str]) -> int:
+            return len(chosen) * sum(chosen <= others for others in models.values())
+
+        chosen = max(models.values(), key=size, default=frozenset())
+        kept = self.only(cell for cell, others in models.items() if chosen <= others)
+        return Results(each for each in kept if each.model in chosen)
+
     def matrix(self, model: str, *, shifted: bool) -> NDArray[np.float64]:
         """Return the scores of a model [R, M] on the test sets that are, or are not, shifted."""
         seeds = self.seeds(model)
@@ -213,7 +224,7 @@ def _parse(row: Mapping[str, str], counts: NDArray[np.uint16]) -> Score:
 
 
 def join(ours: Results, stored: Results) -> Results:
-    """Return the scores of both on the test sets that both have with the same data."""
+    """Return the scores on the test sets that both have with the same data; see `Results.complete`."""
     shared = [
         cell
         for cell in ours.scores
@@ -222,7 +233,8 @@ def join(ours: Results, stored: Results) -> Results:
     ]
     if not shared:
         raise UserError("No test set has the data of the stored results: finish the runs, or check the files")
-    return Results(each for results in (stored, ours) for each in results.only(shared))
+    kept = stored.only(shared).complete()
+    return Results([*kept, *ours.only(kept.scores)])
 
 
 def differences(results: Results, again: Score) -> list[str]:
@@ -295,7 +307,8 @@ def ranking(results: Results) -> Table:
 def scores_table(results: Results) -> Table:
     """Return a table with the mean scores of every model on every test set."""
     models, columns = [*ranking(results).text.index], TableColumns()
-    for (task, split), by_model in results.scores.items():
+    for task, split in sorted(results.scores, key=lambda cell: (cell[0], cell[1] not in SAME, cell[1])):
+        by_model = results.scores[task, split]
         means = [fmean(each.score for each in by_model[model].values()) for model in models]
         columns.add(task if split in SAME else f"{task}, {split[5:]}", map(_point, means), digits=1)
     columns.signs = dict.fromkeys(columns.text, 1)
