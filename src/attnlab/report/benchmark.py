@@ -46,7 +46,7 @@ AGGREGATES = (
     "interval of the stratified bootstrap over seeds, which is too narrow for few seeds. Same: test sets "
     "with the distribution of the training data. Shifted: longer inputs, or new combinations."
 )
-SCORES = "Exact match in %, except: {others}. After a comma: a shifted test set."
+SCORES = "Exact match in %{others}. After a comma: a shifted test set."
 
 CITATION = f"To cite: {{name}} in the attention benchmark of attnlab, version 1 (attnlab {__version__})."
 
@@ -79,11 +79,6 @@ class Score:
     def cell(self) -> Cell:
         """The task and the test set."""
         return self.task, self.split
-
-    @property
-    def recomputed(self) -> float:
-        """The score, computed from the counts."""
-        return registry.metric(self.metric).of_100(float(_counts(self.metric).value(_sums(self.counts))))
 
 
 COLUMNS = tuple(each.name for each in fields(Score) if each.name != "counts")
@@ -164,7 +159,7 @@ def from_runs(study: Study, overrides: Sequence[str] = (), model: str = "") -> R
                     seed=run.seed,
                     split=split,
                     metric=metric,
-                    score=registry.metric(metric).of_100(float(_counts(metric).value(_sums(counts)))),
+                    score=_score(metric, counts),
                     inputs=len(outputs),
                     parameters=run.parameters or 0,
                     steps=run.steps or 0,
@@ -209,10 +204,11 @@ def read(path: Path) -> Results:
             f"{path}: not a results file of attnlab benchmark with its .npz file: {error!r}"
         ) from error
     for each in scores:
-        if abs(each.score - each.recomputed) > 1e-6 or each.inputs != len(each.counts):
+        score = _score(each.metric, each.counts)
+        if abs(each.score - score) > 1e-6 or each.inputs != len(each.counts):
             raise UserError(
                 f"{path}: {each.task}, {each.model}, seed {each.seed}, {each.split}: the score is "
-                f"{each.score}, its {len(each.counts)} inputs give {each.recomputed}"
+                f"{each.score}, its {len(each.counts)} inputs give {score}"
             )
     return Results(scores)
 
@@ -313,7 +309,7 @@ def scores_table(results: Results) -> Table:
         columns.add(task if split in SAME else f"{task}, {split[5:]}", map(_point, means), digits=1)
     columns.signs = dict.fromkeys(columns.text, 1)
     metrics = {each.task: registry.metric(each.metric).label for each in results}
-    others = ", ".join(f"{task} {label}" for task, label in metrics.items() if label != "exact match")
+    others = "".join(f", {label} for {task}" for task, label in metrics.items() if label != "exact match")
     return columns.table(
         "scores", "Mean score by task", {"mechanism": models}, [SCORES.format(others=others)]
     )
@@ -386,9 +382,10 @@ def _counts(metric: str) -> SentenceCounts:
     return counts
 
 
-def _sums(counts: NDArray[Any]) -> NDArray[np.float64]:
-    sums: NDArray[np.float64] = counts.sum(axis=0, dtype=float)
-    return sums
+def _score(metric: str, counts: NDArray[Any]) -> float:
+    """Return the score of counts [N, C], on a scale of 0 to 100."""
+    value = _counts(metric).value(counts.sum(axis=0, dtype=float))
+    return registry.metric(metric).of_100(float(value))
 
 
 def _smallest(counts: NDArray[np.uint16]) -> NDArray[Any]:
