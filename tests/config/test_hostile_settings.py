@@ -356,3 +356,12 @@ def test_settings_of_earlier_versions_are_dropped_if_they_change_nothing(
     assert OmegaConf.to_container(config, resolve=True) == expected
     with pytest.raises(UsageError, match=r"Unknown setting 'data\.separator'"):
         check_settings(config)
+
+
+def test_embeddings_of_earlier_versions_have_no_class(composed: Callable[..., DictConfig]) -> None:
+    config = composed()
+    del config.embedding["_target_"]
+    check_settings(config)
+    del config.encoder["_target_"]
+    with pytest.raises(UsageError, match=r"encoder\._target_ is missing"):
+        check_settings(config)

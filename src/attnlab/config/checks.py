@@ -74,7 +74,8 @@ def check_plain(settings: Any, config: DictConfig | None = None, *, imported: bo
         _check_name(name, settings.get(name))
     for path, keys in _required().items():
         for key in keys:
-            if key not in (settings[path] if path else settings):
+            known_class = key == "_target_" and SECTIONS[path].target  # a run of an earlier version has none
+            if key not in (settings[path] if path else settings) and not known_class:
                 name = f"{path}.{key}".lstrip(".")
                 raise UsageError(f"{name} is missing: remove the override that deletes it")
     check_values(settings, config, imported=imported)
