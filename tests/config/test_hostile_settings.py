@@ -360,6 +360,7 @@ def test_settings_of_earlier_versions_are_dropped_if_they_change_nothing(
 
 def test_embeddings_of_earlier_versions_have_no_class(composed: Callable[..., DictConfig]) -> None:
     config = composed()
+    OmegaConf.set_struct(config, False)
     del config.embedding["_target_"]
     check_settings(config)
     del config.encoder["_target_"]
