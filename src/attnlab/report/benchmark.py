@@ -340,7 +340,8 @@ def describe(results: Results, model: str, tests: Sequence[Comparison]) -> list[
     row = ranking(results).text.loc[model]
     tasks, seeds = len({task for task, _ in results.scores}), results.seeds(model)
     aggregates = "; ".join(f"{name}: {row[name]}" for name in row.index[2:])
-    sentences = [f"{model} on {tasks} tasks, {len(seeds)} seed{'s' * (len(seeds) != 1)}: {aggregates}."]
+    counts = f"{tasks} task{'s' * (tasks != 1)}, {len(seeds)} seed{'s' * (len(seeds) != 1)}"
+    sentences = [f"{model} on {counts}: {aggregates}."]
     for word, sign in (("better", 1), ("worse", -1)):
         found = [each for each in tests if each.significant and (each.difference or 0) * sign > 0]
         found.sort(key=lambda each: -abs(registry.metric(each.metric).of_100(each.difference or 0)))
