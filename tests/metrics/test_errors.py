@@ -44,7 +44,9 @@ OUTPUTS = [
 def test_edits_name_the_source_token_that_the_output_attended_to() -> None:
     assert edits_of(ALIGNED) == [Edit("b", "x", "t"), Edit("d", "")]
     assert edits_of(OUTPUTS[3]) == [Edit("", "y")]
-    assert edits_of(OUTPUTS[3], list) == [Edit("", "y"), Edit("", " ")]
+    edits = edits_of(OUTPUTS[3], list)
+    assert edits == [Edit("", "y"), Edit("", " ")]
+    assert [*map(str, edits)] == ["∅ > y", "∅ > ␣"]
 
 
 def test_tables_of_errors() -> None:

@@ -17,6 +17,9 @@ from attnlab.metrics.texts import matches, references_of
 EXAMPLES = 3
 """Number of sources that a confusion names."""
 
+VISIBLE = {"": "∅", " ": "␣"}
+"""What tables show in place of no token, and of a space."""
+
 
 class Edit(NamedTuple):
     """One edit of a minimal edit script from an output to its reference."""
@@ -26,7 +29,7 @@ class Edit(NamedTuple):
     aligned: str = ""  # source token with the largest attention weight of the output token; "" if unknown
 
     def __str__(self) -> str:
-        return f"{self.expected or '∅'} > {self.output or '∅'}"
+        return f"{VISIBLE.get(self.expected, self.expected)} > {VISIBLE.get(self.output, self.output)}"
 
 
 class Errors(NamedTuple):
@@ -136,7 +139,7 @@ def _confusions(predictions: Sequence[Prediction], edits: Sequence[Sequence[Edit
     found = pd.DataFrame(rows, columns=columns).groupby(["expected", "output"], sort=False)
     table = found.agg(
         count=("source", "size"),
-        aligned=("aligned", lambda tokens: " ".join(tokens[tokens != ""].value_counts().index)),
+        aligned=("aligned", lambda all_: " ".join(all_[all_ != ""].replace(VISIBLE).value_counts().index)),
         examples=("source", lambda sources: " | ".join(sources.unique()[:EXAMPLES])),
     )
     return table.sort_values("count", ascending=False, kind="stable").reset_index()

@@ -6,7 +6,7 @@ import pandas as pd
 
 from attnlab.files.predictions import Prediction
 from attnlab.metrics import registry
-from attnlab.metrics.errors import Errors, find_errors
+from attnlab.metrics.errors import VISIBLE, Errors, find_errors
 from attnlab.report.explorer import kept_attention, target_split
 from attnlab.report.study import Study
 from attnlab.report.tables import MISSING, Table
@@ -71,7 +71,7 @@ def error_tables(errors: Mapping[str, Errors]) -> list[Table]:
         rows = rows.drop(columns=["right", *([] if any(frames) else ["variant"])], errors="ignore")
         if name == "confusions":
             tokens = ["expected", "output"]
-            rows[tokens] = rows[tokens].replace({"": "∅", " ": "␣"})
+            rows[tokens] = rows[tokens].replace(VISIBLE)
         values = rows.set_index([column for column in rows.columns if column not in numbers])
         text = pd.DataFrame(
             {
