@@ -17,6 +17,7 @@ from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.beam import beam
 from attnlab.decoding.search import greedy
+from attnlab.fast import int8_products
 from attnlab.jobs.logs import quieten_lightning
 from attnlab.training import build, components
 from attnlab.training.environment import keep_freed_memory
@@ -58,7 +59,8 @@ def main(folder: str, *overrides: str) -> None:
         if work == "train":
             steps[precision](batch)
         else:
-            with settings[precision].arithmetic():
+            narrow = int8_products(network) if precision == "int8" else settings[precision].arithmetic()
+            with narrow:
                 if option == "1":
                     greedy(network, batch, max_length=STEPS - 1)
                 else:
