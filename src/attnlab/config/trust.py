@@ -31,6 +31,7 @@ BUILDING_BLOCKS: dict[str, tuple[str, ...]] = {
         (),
     ),
     "attnlab.nn": ("torch.nn.Module",),
+    "attnlab.decoding.reranking": ("attnlab.decoding.reranking.WordList",),
     "attnlab.training.losses": ("attnlab.training.losses.base.LossTerm",),
     "attnlab.training.callbacks": ("lightning.pytorch.Callback",),
     "torch.optim": ("torch.optim.Optimizer", "torch.optim.lr_scheduler.LRScheduler"),
