@@ -275,3 +275,7 @@ if __name__ == "__main__":
     print_inflection(groups_of("inflection.csv"))
     print_normalisation()
     print_seeds(study)
+
+    import learning_curve  # which imports this module
+
+    learning_curve.main()

@@ -360,7 +360,7 @@ def test_version_is_that_of_attnlab(arguments: list[str], capsys: pytest.Capture
 @pytest.mark.slow
 def test_train_help_lists_the_groups(tmp_path: Path) -> None:
     completed = attnlab("train", "--help", folder=tmp_path)
-    assert "study: attention_variants, bottleneck" in completed.stdout
+    assert "study: attention_variants, benchmark_v1, bottleneck" in completed.stdout
     assert 'eval "$(attnlab completion)"' in completed.stdout
 
 

@@ -95,7 +95,7 @@ USAGE: list[Row] = [
             ("'search.beam_size=['", "attnlab: "),
             ("+search.beam_size=2", "give one value|Unknown setting"),
             ("reranking=pyton", "Unknown reranking 'pyton'.* Did you mean 'python'"),
-            ("attention_override=unifrom", "Unknown attention_override 'unifrom'. Did you mean 'uniform'"),
+            ("attention_override=unifrom", "attention_override=unifrom: must be uniform, shuffled"),
             ("trainer.accelerator=tpux", "trainer.accelerator=tpux"),
         )
     ),

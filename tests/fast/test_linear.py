@@ -169,6 +169,7 @@ def test_products_in_int8_round_weights_by_output_and_inputs_by_row() -> None:
     torch.testing.assert_close(products.linear(noise, weight, bias), exact)
 
 
+@pytest.mark.usefixtures("default_limits")
 @pytest.mark.parametrize(
     ("rows", "elements", "stored"), [(2, 2**18, 0), (40, 2**17, 0), (40, 2**18, 1), (2, 2**19, 1)]
 )
