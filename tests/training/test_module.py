@@ -291,7 +291,7 @@ def test_class_metrics_are_of_the_next_token(composed: Composed) -> None:
     name = "torchmetrics.classification.MulticlassAccuracy"
     module, data = build_all(composed(*TINY, *SYNTHETIC, f"data.metrics=[{name}]", "batching.batch_size=2"))
     trainer = Trainer(logger=False, **QUIET)
-    for _ in range(2):  # the second evaluation begins anew
+    for _ in range(2):  # the second evaluation keeps nothing of the first one
         (values,) = trainer.test(module, datamodule=data, verbose=False)
     with torch.no_grad():
         outputs = module.eval().teacher_forced(data.examples("test")[[*range(len(data.pairs("test")))]])

@@ -18,7 +18,7 @@ EXAMPLES = 3
 """Number of sources that a confusion names."""
 
 VISIBLE = {"": "∅", " ": "␣"}
-"""What tables show in place of no token, and of a space."""
+"""Symbols in tables for a missing token and for a space."""
 
 
 class Edit(NamedTuple):

@@ -1,4 +1,4 @@
-"""The benchmark of attention mechanisms: scores of runs of `study=benchmark`, and their comparison.
+"""The benchmark of attention mechanisms: scores of runs of `study=benchmark_v1`, and their comparison.
 
 Two files hold the results of any number of runs::
 
