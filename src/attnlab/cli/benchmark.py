@@ -122,9 +122,15 @@ def _report(ours: Results, stored: Results, name: str, stem: Path, time: float) 
 
     results = benchmark.join(ours, stored)
     tests = benchmark.compare(results, name)
+    without = sorted({each.task for each in ours} - {each.task for each in results})
     sentences = [
         *benchmark.describe(results, name, tests),
         f"A training step takes {time:.2f} times as long as with {benchmark.REFERENCE} on this machine.",
+        *(
+            [f"Not compared, for lack of stored results of the same data: {', '.join(without)}."]
+            if without
+            else []
+        ),
         benchmark.CITATION.format(name=name),
     ]
     tables = [benchmark.ranking(results), benchmark.scores_table(results)]
