@@ -16,7 +16,7 @@ from attnlab.decoding.beam import beam
 from attnlab.decoding.reranking import preferred_first
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UsageError
-from attnlab.fast import make_plain
+from attnlab.fast import linear, make_plain, search_precision
 from attnlab.files.predictions import Prediction
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.types import EOS
@@ -126,6 +126,31 @@ def test_search_in_int8(network: Seq2Seq) -> None:
     translator(fast, batch, PAIRS)
     assert set(seen) == {True}
     assert not products.int8
+
+
+@pytest.mark.parametrize("limit", [0, 10])
+def test_search_in_the_fastest_precision(
+    limit: float, network: Seq2Seq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"NARROW_SHARE": limit, "MIN_WEIGHT": 1, "MIN_WEIGHT_OF_FEW_ROWS": 1}.items():
+        monkeypatch.setattr(linear, name, value)
+    linear.narrow_precision.cache_clear()
+    precision, batch = search_precision(network), batch_of(PAIRS)
+    linear.narrow_precision.cache_clear()  # of this limit
+    assert precision is None if limit == 0 else precision in ("bf16", "int8")
+    auto, same, fp32 = (
+        [
+            [each.score for each in row]
+            for row in replace(TRANSLATOR, precision=name)(deepcopy(network), batch, PAIRS)
+        ]
+        for name in ("auto", precision, None)
+    )
+    assert auto == same
+    assert (auto == fp32) == (limit == 0)
+    monkeypatch.setattr(linear, "MIN_WEIGHT", 10**6)
+    assert search_precision(network) is None  # without large weights
+    make_plain(plain := deepcopy(network))
+    assert search_precision(plain) is None
 
 
 def test_rerankers_see_all_hypotheses_and_are_applied_in_order(network: Seq2Seq) -> None:

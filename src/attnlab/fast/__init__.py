@@ -8,6 +8,6 @@ product after the loop.
 `accelerate` takes a finished network and gives its parts the fast subclasses of their classes.
 """
 
-from attnlab.fast.parts import accelerate, describe_speed, int8_products, make_plain
+from attnlab.fast.parts import accelerate, describe_speed, int8_products, make_plain, search_precision
 
-__all__ = ["accelerate", "describe_speed", "int8_products", "make_plain"]
+__all__ = ["accelerate", "describe_speed", "int8_products", "make_plain", "search_precision"]

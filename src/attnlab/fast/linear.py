@@ -10,9 +10,10 @@ process ends. Rows of its products are therefore padded to few different numbers
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from functools import cache
-from typing import Any, TypeVar
+from functools import cache, partial
+from typing import Any, Literal, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -20,8 +21,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from attnlab.fast.graphs import StepGraphs
-from attnlab.fast.machine import searches_by_onednn, trains_by_onednn
+from attnlab.fast.machine import INPUTS, OUTPUTS, ROWS, cpu_time_share, searches_by_onednn, trains_by_onednn
 from attnlab.types import map_tensors
+
+log = logging.getLogger(__name__)
 
 MIN_WEIGHT = 2**18
 """Products with fewer elements of the weight use MKL in fp32."""
@@ -56,6 +59,9 @@ MAX_DISTINCT = 0.9
 SMALLEST_SCALE = 1e-30
 """Divisor of rows of zeros in int8."""
 
+NARROW_SHARE = 0.85
+"""A search is in bf16 or int8 if a product takes less than this share of the time of fp32."""
+
 Result = TypeVar("Result")
 Product = Callable[[Tensor], Tensor]
 """The map x [..., K] → x Wᵀ + b [..., N] for a fixed weight and bias."""
@@ -64,8 +70,8 @@ Product = Callable[[Tensor], Tensor]
 class Products:
     """Products with the weights of one network.
 
-    Without gradients, a weight is stored in the layout of its products at its second use, for all later ones:
-    a search multiplies by the same weights at every step.
+    Without gradients, a weight is stored in the layout of its products at its second use, in int8 at the
+    first, for all later ones: a search multiplies by the same weights at every step.
     """
 
     def __init__(self) -> None:
@@ -141,10 +147,10 @@ class Products:
         bias_key = None if bias is None else (bias.data_ptr(), bias._version)
         key = weight.data_ptr(), weight.shape, weight.stride(), weight._version, bias_key, dtype
         entry = self.uses.get(key)
-        if entry is None:
+        if entry is None and dtype != torch.qint8:
             self.uses[key] = weight, None, 0.0
             return _linear(x, weight, bias)
-        product = entry[1]
+        product = None if entry is None else entry[1]
         if product is None:
             if x.numel() < MIN_ROWS_TO_PREPACK * x.size(-1) and dtype == weight.dtype:
                 return F.linear(x, weight, bias)
@@ -247,6 +253,28 @@ def _quantise(weight: Tensor, bias: Tensor | None) -> Product:
         return result.view(*x.shape[:-1], len(weight))
 
     return product
+
+
+@cache
+@torch.no_grad()
+def narrow_precision() -> Literal["bf16", "int8"] | None:
+    """Return the precision in which a search on the CPU multiplies fastest, by a timing; None for fp32."""
+    if not _onednn_supports(torch.float32):
+        return None
+    x, weight = torch.ones(ROWS, INPUTS), torch.full((OUTPUTS, INPUTS), 0.01)
+    fp32, bf16 = (
+        partial(prepack(weight, None, dtype, repeated=True), x.to(dtype))
+        for dtype in (torch.float32, torch.bfloat16)
+    )
+    shares: dict[Literal["bf16", "int8"], float] = {
+        "bf16": cpu_time_share(bf16, fp32, rounds=4),
+        "int8": cpu_time_share(partial(_quantise(weight, None), x), fp32, rounds=4),
+    }
+    fastest = min(shares, key=lambda name: shares[name])
+    chosen = fastest if shares[fastest] < NARROW_SHARE else None
+    times = ", ".join(f"{name} takes {part:.2f} times the time of fp32" for name, part in shares.items())
+    log.info("search.precision=auto: %s (%s)", chosen or "fp32", times)
+    return chosen
 
 
 def prepack_sum(weight: Tensor, dtype: torch.dtype) -> Callable[[Tensor, Tensor], object]:

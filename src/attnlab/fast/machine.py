@@ -81,7 +81,7 @@ def onednn_share() -> float:
         for left, right in ((x, weight), (d_output, weight.T), (d_output.T, x.T)):
             F.linear(left, right)
 
-    return _share(onednn, mkl, rounds=8)
+    return cpu_time_share(onednn, mkl, rounds=8)
 
 
 @torch.no_grad()
@@ -90,7 +90,7 @@ def search_share() -> float:
     x, weight = torch.ones(ROWS, INPUTS), torch.full((OUTPUTS, INPUTS), 0.01)
     packed = torch.ops.mkldnn._reorder_linear_weight(weight)
     onednn = partial(torch.ops.mkldnn._linear_pointwise, x, packed, None, "none", [], "")
-    return _share(onednn, partial(F.linear, x, weight), rounds=4)
+    return cpu_time_share(onednn, partial(F.linear, x, weight), rounds=4)
 
 
 @cache
@@ -101,10 +101,10 @@ def bf16_share() -> float:
         partial(F.linear, torch.ones(ROWS, INPUTS, dtype=dtype), torch.ones(OUTPUTS, INPUTS, dtype=dtype))
         for dtype in (torch.bfloat16, torch.float32)
     )
-    return _share(bf16, fp32, rounds=4)
+    return cpu_time_share(bf16, fp32, rounds=4)
 
 
-def _share(first: Callable[[], object], second: Callable[[], object], *, rounds: int) -> float:
+def cpu_time_share(first: Callable[[], object], second: Callable[[], object], *, rounds: int) -> float:
     """Return the shortest CPU time of the first call divided by that of the second, on one thread."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

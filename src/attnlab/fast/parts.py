@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from attnlab.errors import UsageError
 from attnlab.fast.attend import Concat, Energy
 from attnlab.fast.layer import Cells, CellStack, FusedRecurrence, fuse
-from attnlab.fast.linear import Linear, Products, has_large_weights
+from attnlab.fast.linear import Linear, Products, has_large_weights, narrow_precision
 from attnlab.fast.machine import trains_by_onednn
 from attnlab.fast.unroll import ConstantUnroll, FusedUnroll, is_constant, unsupported
 from attnlab.nn import cells, encoders, marginal, seq2seq
@@ -141,6 +141,17 @@ def make_plain(network: nn.Module) -> None:
         if type(part) in PLAIN:
             part.__class__ = PLAIN[type(part)]
             del part.products
+
+
+def search_precision(network: nn.Module) -> Literal["bf16", "int8"] | None:
+    """Return the precision in which searches are fastest on this machine; None for that of the network.
+
+    On a CPU it is None for plain networks and for those without large weights.
+    """
+    if next(network.parameters()).is_cuda:
+        return "bf16" if torch.cuda.is_bf16_supported(including_emulation=False) else None
+    fast = any(type(part) in PLAIN for part in network.modules())
+    return narrow_precision() if fast and has_large_weights(network) else None
 
 
 @contextmanager
