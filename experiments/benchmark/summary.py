@@ -4,6 +4,7 @@ python summary.py [RUNS FILE.csv]: with the folder of the run directories, write
 """
 
 import sys
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
@@ -11,12 +12,16 @@ from statistics import fmean
 import pandas as pd
 from scipy.stats import kendalltau
 
+import attnlab
+from attnlab.data.corpus import Pair
+from attnlab.files.predictions import Prediction, write_predictions
 from attnlab.report import benchmark
 from attnlab.report.benchmark import REFERENCE, SAME, Results
 from attnlab.report.collect import collect
 from attnlab.report.comparison import Comparison, correct
 from attnlab.report.files import save
 from attnlab.report.statistics import estimate, t_test_p_value
+from attnlab.report.study import RunRecord, Study
 from attnlab.report.tables import markdown
 
 HERE = Path(__file__).parent
@@ -32,16 +37,32 @@ LEAST_SEEDS = 3
 def main(runs: str | None = None, file: str = str(benchmark.STORED)) -> None:
     """Print Markdown and draw the figure."""
     if runs is not None:
-        benchmark.write(benchmark.from_runs(collect([Path(runs)])), Path(file))
+        study = collect([Path(runs)])
+        benchmark.write(benchmark.from_runs(study), Path(file))
+        write_predictions(benchmark.EXAMPLES, map(example, reference_runs(study)), weights="pack")
     results = benchmark.read(Path(file)).complete()
     print(f"### All tasks\n\n{benchmark.ranking(results).markdown()}")
     scores = benchmark.scores_table(results)
     print(f"### Mean score by task\n\n{scores.markdown()}")
+    print(f"### Built in\n\n{benchmark.knowledge_table(results).markdown()}")
     print(f"### Tests\n\n{tests_table(results)}")
     if (stability := split_half(results)) is not None:
         print(f"Kendall's τ between the rankings of two halves of the tasks, mean: {stability:.2f}.\n")
     if runs is not None:
         save(benchmark.draw(scores), HERE / "scores.svg")
+
+
+def reference_runs(study: Study) -> list[RunRecord]:
+    """Return the run of the reference with seed 0 for each task."""
+    return [run for run in study.finished if (run.config["model"], run.seed) == (REFERENCE, 0)]
+
+
+def example(run: RunRecord) -> Prediction:
+    """Translate the first test input of a run again, with its attention weights."""
+    first = next(outputs for split, outputs in run.predictions.items() if split in SAME)[0]
+    model = attnlab.load(run.directory)
+    ((found,),) = model.decode([Pair(first.source, "", reference="")], model.translator())
+    return replace(found, references=first.references)
 
 
 def tests_table(results: Results) -> str:

@@ -1,6 +1,8 @@
 """The benchmark: results files, aggregates and tests by hand, and the stored results."""
 
 import csv
+import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -8,14 +10,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attnlab.config.options import option_text
 from attnlab.errors import UserError
 from attnlab.report import benchmark
 from attnlab.report.benchmark import (
+    FILES,
+    SUITE,
     Results,
     Score,
     compare,
     differences,
+    download,
     join,
+    knowledge_table,
     ranking,
     read,
     scores_table,
@@ -37,6 +44,7 @@ def score(task: str, model: str, seed: int, right: str, split: str = "test") -> 
         parameters=1000 + len(model),
         steps=7,
         seconds=1.5,
+        memory=480 + seed,
         data=f"digest of {task}",
         commit="c",
         cpu="a, CPU",
@@ -119,6 +127,43 @@ def test_complete_part_has_every_model_on_every_test_set() -> None:
     assert {each.cell for each in part} == {("sort", "test"), ("scan", "test"), ("scan", "test/longer")}
     assert part.models == ["additive", "dot"]
     assert [*Results([]).complete()] == []
+
+
+def test_missing_files_are_downloaded_and_checked(tmp_path: Path, served: tuple[Path, str]) -> None:
+    folder, address = served
+    for name in ("train.tsv", "wrong.tsv"):
+        (folder / name).write_text(f"{name}\n")
+    (mine := tmp_path / "mine").mkdir()
+    (mine / "own.tsv").write_text("of another edition\n")
+    digest = hashlib.sha256(b"train.tsv\n").hexdigest()
+    names = ("a/train.tsv", "wrong.tsv", "own.tsv", "gone.tsv")
+    lines = (f"{name} {digest} {address}/{Path(name).name}\n" for name in names)
+    (tmp_path / "files.txt").write_text("# comment\n" + "".join(lines))
+    loaded, wrong, gone = download(mine, tmp_path / "files.txt")
+    assert loaded == f"downloaded {mine}/a/train.tsv"
+    assert re.match(r"wrong\.tsv cannot be downloaded: .*hash", wrong)
+    assert gone.startswith("gone.tsv cannot be downloaded: 404")
+    assert {path.name for path in mine.rglob("*.tsv")} == {"train.tsv", "own.tsv"}
+    assert (mine / "own.tsv").read_text() == "of another edition\n"
+
+
+def test_registry_has_the_files_of_the_tasks() -> None:
+    files = {line.split()[0] for line in FILES.read_text().splitlines() if not line.startswith("#")}
+    assert len(files) == 8
+    assert {name for name in files if f"${{corpora}}/{name}" not in option_text("study", SUITE)} == set()
+
+
+def test_table_of_what_is_built_in() -> None:
+    words = "attention=dot attention._target_=a.B"
+    mine = [replace(each, model="mine", overrides=words) for each in two_tasks()]
+    stored = [replace(each, overrides="") for each in two_tasks()]
+    table = knowledge_table(Results([*stored, *mine])).text
+    assert dict(table.index) == {
+        "additive": "nothing about positions",
+        "dot": "nothing about positions",
+        "mine": "not stated",
+    }
+    assert table.loc["dot"].squeeze() == "482"  # the largest of its seeds
 
 
 def test_table_of_scores_has_means_over_seeds() -> None:

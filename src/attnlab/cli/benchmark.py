@@ -21,8 +21,8 @@ from attnlab.files.terminal import print_line, print_table
 
 if TYPE_CHECKING:
     from attnlab.report.benchmark import Results
+    from attnlab.report.explorer import Sentence
 
-SUITE = "benchmark_v1"
 QUICK = ("reverse", "recall", "cogs")
 
 IMPORTS = ("attnlab.jobs.preflight",)
@@ -47,16 +47,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="folder of the tasks' files; tasks whose files are missing are left out (default: data)",
     )
+    parser.add_argument(
+        "--download", action="store_true", help="first download files of the tasks that the folder lacks"
+    )
     parser.add_argument("--name", help="name of the mechanism in the tables (default: that of its class)")
 
 
 def main(options: argparse.Namespace) -> int:
+    from attnlab.report import benchmark
+
+    for line in benchmark.download(options.corpora) if options.download else ():
+        print_line(line)
     if options.overrides[0] == "check":
         return _check(options.overrides[1:], options.corpora)
     from attnlab.cli import check
     from attnlab.config.compose import compose_run, usage_errors
     from attnlab.files.run_identity import short_hash
-    from attnlab.report import benchmark
     from attnlab.report.collect import collect
 
     check.main(options)
@@ -69,17 +75,21 @@ def main(options: argparse.Namespace) -> int:
     tasks = [*QUICK] if options.quick else _available(options.corpora)  # the quick ones need no file
     study = f"benchmark_{name}_{short_hash(sorted(options.overrides))}"
     grid = [f"task={','.join(tasks)}", f"seed=range({1 if options.quick else options.seeds})", "model=own"]
+    grid.append("callbacks.attention_weights.count=1")
     code = _train([f"name={study}", *grid, *options.overrides], options.corpora)
     output = Path(config.paths.output)
-    ours = benchmark.from_runs(collect([output / study]), options.overrides, name)
+    runs = collect([output / study])
+    ours = benchmark.from_runs(runs, options.overrides, name)
     benchmark.write(ours, output / f"{study}.csv")
-    _report(ours, stored, name, output / study, _relative_time(options.overrides))
+    sentences = benchmark.examples(runs)
+    _report(ours, stored, name, output / study, _relative_time(options.overrides), sentences)
     return code
 
 
 def _available(corpora: Path) -> list[str]:
     """Return the tasks whose files exist; print those that are left out."""
     from attnlab.config.options import read_option
+    from attnlab.report.benchmark import SUITE
 
     tasks = []
     for task, words in read_option("study", SUITE)["hydra"]["sweeper"]["overrides"]["task"].items():
@@ -95,6 +105,7 @@ def _available(corpora: Path) -> list[str]:
 def _train(overrides: Sequence[str], corpora: Path) -> int:
     """Train the runs of the suite that are missing; returns the exit code."""
     from attnlab.cli import train
+    from attnlab.report.benchmark import SUITE
 
     words = ["-m", f"study={SUITE}", f"corpora={corpora.absolute()}", *overrides]
     return train.main(argparse.Namespace(arguments=words))
@@ -104,7 +115,7 @@ def _relative_time(overrides: Sequence[str]) -> float:
     """Return the time of a training step as a multiple of the reference's, in alternating steps."""
     from attnlab.cli import bench
     from attnlab.config.compose import compose_run
-    from attnlab.report.benchmark import REFERENCE
+    from attnlab.report.benchmark import REFERENCE, SUITE
 
     suite = [f"study={SUITE}", "data.task=reverse", "data.train_size=1000"]
     mechanisms = {"": overrides, REFERENCE: [f"attention={REFERENCE}"]}
@@ -114,7 +125,9 @@ def _relative_time(overrides: Sequence[str]) -> float:
     return ours / theirs
 
 
-def _report(ours: Results, stored: Results, name: str, stem: Path, time: float) -> None:
+def _report(
+    ours: Results, stored: Results, name: str, stem: Path, time: float, sentences: Sequence[Sentence]
+) -> None:
     """Print the comparison with the stored results, and write it as STEM.html and STEM.tex."""
     from attnlab.files.writing import write_atomically
     from attnlab.report import benchmark, page
@@ -123,7 +136,7 @@ def _report(ours: Results, stored: Results, name: str, stem: Path, time: float) 
     results = benchmark.join(ours, stored)
     tests = benchmark.compare(results, name)
     without = sorted({each.task for each in ours} - {each.task for each in results})
-    sentences = [
+    lines = [
         *benchmark.describe(results, name, tests),
         f"A training step takes {time:.2f} times as long as with {benchmark.REFERENCE} on this machine.",
         *(
@@ -134,20 +147,22 @@ def _report(ours: Results, stored: Results, name: str, stem: Path, time: float) 
         benchmark.CITATION.format(name=name),
     ]
     tables = [benchmark.ranking(results), benchmark.scores_table(results)]
+    built_in = benchmark.knowledge_table(results)
     heat_table = StudyFigure("scores", "Scores", tables[1].notes[0], benchmark.draw(tables[1]))
     page.write_sections(
         stem.with_suffix(".html"),
         title=f"{name} in the benchmark",
         noun="inputs",
-        lead=" ".join(sentences),
+        lead=" ".join(lines),
         findings={"Across test inputs": tests},
         figures=[page.figure_section(heat_table)],
-        tables=[page.table_section(table) for table in tables],
+        tables=[page.table_section(table) for table in (*tables, built_in)],
+        sentences=page.explorer(sentences, [name, benchmark.REFERENCE]),
     )
     write_atomically(stem.with_suffix(".tex"), "\n".join(table.latex() for table in tables))
     for table in tables:
         print_table(table.terminal(name))
-    for line in (*sentences, *(f"wrote {stem}{suffix}" for suffix in (".html", ".tex", ".csv", ".npz"))):
+    for line in (*lines, *(f"wrote {stem}{suffix}" for suffix in (".html", ".tex", ".csv", ".npz"))):
         print_line(line)
 
 

@@ -182,6 +182,11 @@ def read_option(group: str, option: str) -> dict[str, Any]:
     return _read_yaml(_option_files(group)[option])
 
 
+def option_text(group: str, option: str) -> str:
+    """Return the text of an option's file, with its comments."""
+    return _option_files(group)[option].read_text(encoding="utf-8")
+
+
 @cache
 def _read_yaml(path: Path) -> dict[str, Any]:
     content: dict[str, Any] = read_yaml(path)

@@ -11,6 +11,8 @@ The counts suffice for every score, test and aggregate, so that mechanisms are c
 
 import csv
 import io
+import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -18,16 +20,20 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+import pooch
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnlab import __version__
+from attnlab.config.options import option_text, read_option
 from attnlab.errors import UserError
+from attnlab.files.predictions import read_predictions
 from attnlab.files.writing import open_atomically, write_atomically
 from attnlab.metrics import registry
 from attnlab.metrics.sentence_counts import SentenceCounts
 from attnlab.report.aggregates import interquartile_mean, probability_of_improvement, stratified_bootstrap
 from attnlab.report.comparison import Comparison, correct
+from attnlab.report.explorer import Sentence, kept_attention
 from attnlab.report.resampling import paired_test
 from attnlab.report.statistics import Estimate
 from attnlab.report.study import Study
@@ -37,6 +43,13 @@ from attnlab.report.tables import Table, TableColumns
 STORED = Path(__file__).with_name("benchmark_v1.csv")
 """Results of version 1 that are part of the package."""
 
+FILES = STORED.with_suffix(".txt")
+"""Registry of pooch with the files of the tasks that can be downloaded."""
+
+EXAMPLES = STORED.with_suffix(".jsonl")
+"""Output of the reference for the first test input of each task, with its weights."""
+
+SUITE = "benchmark_v1"
 REFERENCE = "additive"
 SAME = ("test", "test/same", "test/held_out")
 """Test sets with the distribution of the training data; the others are shifted."""
@@ -45,6 +58,14 @@ AGGREGATES = (
     "Definitions of rliable (Agarwal et al., 2021), each test set once; in brackets: 95 % percentile "
     "interval of the stratified bootstrap over seeds, which is too narrow for few seeds. Same: test sets "
     "with the distribution of the training data. Shifted: longer inputs, or new combinations."
+)
+PACKAGES = ("python", "torch", "attnlab")
+"""Their versions are recorded."""
+
+NOT_STATED = "not stated"
+BUILT_IN = (
+    "Built in: what a mechanism knows of alignments without training, as its option says. Memory: the most "
+    "that a training process has used, with PyTorch."
 )
 SCORES = "Exact match in %{others}. After a comma: a shifted test set."
 
@@ -68,7 +89,8 @@ class Score:
     parameters: int
     steps: int
     seconds: float  # of the training
-    data: str  # SHA-256 of the pairs
+    memory: int  # MB of its process, at most
+    data: str  # SHA-256 of the pairs, its first 16 digits
     commit: str
     cpu: str
     versions: str
@@ -82,6 +104,7 @@ class Score:
 
 
 COLUMNS = tuple(each.name for each in fields(Score) if each.name != "counts")
+INTEGERS = tuple(each.name for each in fields(Score) if each.type is int)
 
 
 class Results:
@@ -159,20 +182,46 @@ def from_runs(study: Study, overrides: Sequence[str] = (), model: str = "") -> R
                     seed=run.seed,
                     split=split,
                     metric=metric,
-                    score=_score(metric, counts),
+                    score=round(_score(metric, counts), 4),
                     inputs=len(outputs),
                     parameters=run.parameters or 0,
                     steps=run.steps or 0,
                     seconds=round(run.seconds or 0, 1),
-                    data=run.data.get(split, ""),
-                    commit=run.commit or "",
+                    memory=round((run.peak_memory or 0) / 1e6),
+                    data=run.data.get(split, "")[:16],
+                    commit=(run.commit or "")[:12],
                     cpu=run.cpu or "",
-                    versions=" ".join(f"{name}={version}" for name, version in run.versions.items()),
+                    versions=" ".join(f"{name}={run.versions.get(name)}" for name in PACKAGES),
                     overrides=" ".join(overrides),
                     counts=counts.astype(np.uint16),
                 )
             )
     return Results(scores)
+
+
+def download(folder: Path, registry: Path = FILES) -> Iterator[str]:
+    """Download the missing files of the tasks into a folder; yield a line for each file."""
+    files = pooch.create(folder, base_url="")
+    files.load_registry(registry)
+    for name in files.registry_files:
+        if (folder / name).exists():
+            continue
+        try:
+            files.fetch(name, progressbar=sys.stderr.isatty())
+            yield f"downloaded {folder / name}"
+        except (OSError, ValueError) as error:  # of the network; of another checksum
+            yield f"{name} cannot be downloaded: {' '.join(str(error).split())}"
+
+
+def examples(runs: Study) -> list[Sentence]:
+    """Return the first test input of each task, with the outputs of a run and of the reference."""
+    theirs = {(each.source, each.references): each for each in read_predictions(EXAMPLES)}
+    kept = {run.config["task"]: kept_attention([run]) for run in reversed(runs.finished)}
+    firsts = [predictions[0] for found in kept.values() for _, predictions in found]
+    return [
+        Sentence(each.source, each.references, [each, theirs.get((each.source, each.references))])
+        for each in firsts
+    ]
 
 
 def write(results: Results, path: Path) -> None:
@@ -205,7 +254,7 @@ def read(path: Path) -> Results:
         ) from error
     for each in scores:
         score = _score(each.metric, each.counts)
-        if abs(each.score - score) > 1e-6 or each.inputs != len(each.counts):
+        if abs(each.score - score) > 1e-4 or each.inputs != len(each.counts):
             raise UserError(
                 f"{path}: {each.task}, {each.model}, seed {each.seed}, {each.split}: the score is "
                 f"{each.score}, its {len(each.counts)} inputs give {score}"
@@ -214,7 +263,7 @@ def read(path: Path) -> Results:
 
 
 def _parse(row: Mapping[str, str], counts: NDArray[np.uint16]) -> Score:
-    numbers: dict[str, Any] = {name: int(row[name]) for name in ("seed", "inputs", "parameters", "steps")}
+    numbers: dict[str, Any] = {name: int(row[name]) for name in INTEGERS}
     numbers |= {name: float(row[name]) for name in ("score", "seconds")}
     return Score(**{**{name: row[name] for name in COLUMNS}, **numbers}, counts=counts)
 
@@ -284,19 +333,19 @@ def ranking(results: Results) -> Table:
     columns.add("seeds", [_point(len(results.seeds(model))) for model in models], digits=0)
     sizes = {each.model: each.parameters for each in results}
     columns.add("parameters", [_point(sizes[model]) for model in models], digits=0)
-    order: list[float] = []
+    order: list[tuple[float, float]] = []
     for shifted, where in ((False, "same"), (True, "shifted")):
         matrices = [results.matrix(model, shifted=shifted) for model in models]
         if not all(matrix.size for matrix in matrices):
             continue
         reference = results.matrix(REFERENCE, shifted=shifted)
         improvements = [_aggregate(probability_of_improvement, matrix, reference) for matrix in matrices]
-        order = order or [-each.mean for each in improvements]
-        columns.add(f"improvement over {REFERENCE} [%], {where}", improvements, digits=0, scale=100)
         means = [_aggregate(interquartile_mean, matrix) for matrix in matrices]
+        order = order or [(-each.mean, -mean.mean) for each, mean in zip(improvements, means, strict=True)]
+        columns.add(f"improvement over {REFERENCE} [%], {where}", improvements, digits=0, scale=100)
         columns.add(f"interquartile mean, {where}", means, digits=1)
     table = columns.table("ranking", "All tasks", {"mechanism": models}, [AGGREGATES])
-    places = np.argsort(order, kind="stable")
+    places = sorted(range(len(order)), key=lambda place: order[place])
     return replace(table, text=table.text.iloc[places], values=table.values.iloc[places])
 
 
@@ -313,6 +362,31 @@ def scores_table(results: Results) -> Table:
     return columns.table(
         "scores", "Mean score by task", {"mechanism": models}, [SCORES.format(others=others)]
     )
+
+
+def knowledge_table(results: Results) -> Table:
+    """Return a table of what the models know without training, and of the memory of their trainings."""
+    models = [*ranking(results).text.index]
+    memory: dict[str, int] = {}
+    words = {**read_option("study", SUITE)["hydra"]["sweeper"]["overrides"]["model"]}
+    for each in results:
+        memory[each.model] = max(each.memory, memory.get(each.model, 0))
+        if each.overrides:
+            words[each.model] = each.overrides.split()
+    columns = TableColumns()
+    columns.add("memory [MB]", [_point(memory[model]) for model in models], digits=0)
+    rows = {"mechanism": models, "built in": [_built_in(words[model]) for model in models]}
+    return columns.table("built_in", "Built in", rows, [BUILT_IN])
+
+
+def _built_in(overrides: Iterable[str]) -> str:
+    """Return the line `# Built in:` of the option of an attention."""
+    words = dict(word.split("=", 1) for word in overrides if "=" in word)
+    if "attention._target_" in words:
+        return NOT_STATED
+    option = option_text("attention", words.get("attention", REFERENCE))
+    line = re.search(r"^# Built in: (.+)\.$", option, re.MULTILINE)
+    return NOT_STATED if line is None else line[1]
 
 
 def draw(table: Table) -> Figure:

@@ -53,11 +53,15 @@ def write_page(
 
 def write_explorer(sentences: Sequence[Sentence], variants: Sequence[str], title: str, path: Path) -> None:
     """Write a page with only the attention explorer; `variants` names the outputs of each sentence."""
-    columns = [_describe(variant, style) for variant, style in variant_styles(variants).items()]
     noun = noun_of(sentence.source for sentence in sentences)
     count = f"{len(sentences)} {noun if len(sentences) != 1 else noun.removesuffix('s')}"
-    explorer = explorer_json(columns, sentences, "score")
-    write_sections(path, title=title, lead=count, noun=noun, sentences=explorer)
+    write_sections(path, title=title, lead=count, noun=noun, sentences=explorer(sentences, variants))
+
+
+def explorer(sentences: Sequence[Sentence], variants: Sequence[str]) -> dict[str, Any]:
+    """Return the data of the attention explorer for `write_sections`."""
+    columns = [_describe(variant, style) for variant, style in variant_styles(variants).items()]
+    return explorer_json(columns, sentences, "score")
 
 
 def write_sections(
