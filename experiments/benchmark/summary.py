@@ -13,6 +13,7 @@ import pandas as pd
 from scipy.stats import kendalltau
 
 import attnlab
+from attnlab.cli.benchmark import built_in
 from attnlab.data.corpus import Pair
 from attnlab.files.predictions import Prediction, write_predictions
 from attnlab.report import benchmark
@@ -44,7 +45,7 @@ def main(runs: str | None = None, file: str = str(benchmark.STORED)) -> None:
     print(f"### All tasks\n\n{benchmark.ranking(results).markdown()}")
     scores = benchmark.scores_table(results)
     print(f"### Mean score by task\n\n{scores.markdown()}")
-    print(f"### Built in\n\n{benchmark.knowledge_table(results).markdown()}")
+    print(f"### Built in\n\n{benchmark.knowledge_table(results, built_in(Results([]))).markdown()}")
     print(f"### Tests\n\n{tests_table(results)}")
     if (stability := split_half(results)) is not None:
         print(f"Kendall's τ between the rankings of two halves of the tasks, mean: {stability:.2f}.\n")

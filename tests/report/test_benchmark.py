@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from attnlab.cli.benchmark import built_in
 from attnlab.config.options import option_text
 from attnlab.errors import UserError
 from attnlab.report import benchmark
@@ -156,8 +157,7 @@ def test_registry_has_the_files_of_the_tasks() -> None:
 def test_table_of_what_is_built_in() -> None:
     words = "attention=dot attention._target_=a.B"
     mine = [replace(each, model="mine", overrides=words) for each in two_tasks()]
-    stored = [replace(each, overrides="") for each in two_tasks()]
-    table = knowledge_table(Results([*stored, *mine])).text
+    table = knowledge_table(Results([*two_tasks(), *mine]), built_in(Results(mine))).text
     assert dict(table.index) == {
         "additive": "nothing about positions",
         "dot": "nothing about positions",

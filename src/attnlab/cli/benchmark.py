@@ -147,7 +147,7 @@ def _report(
         benchmark.CITATION.format(name=name),
     ]
     tables = [benchmark.ranking(results), benchmark.scores_table(results)]
-    built_in = benchmark.knowledge_table(results)
+    knowledge = benchmark.knowledge_table(results, built_in(ours))
     heat_table = StudyFigure("scores", "Scores", tables[1].notes[0], benchmark.draw(tables[1]))
     page.write_sections(
         stem.with_suffix(".html"),
@@ -156,7 +156,7 @@ def _report(
         lead=" ".join(lines),
         findings={"Across test inputs": tests},
         figures=[page.figure_section(heat_table)],
-        tables=[page.table_section(table) for table in (*tables, built_in)],
+        tables=[page.table_section(table) for table in (*tables, knowledge)],
         sentences=page.explorer(sentences, [name, benchmark.REFERENCE]),
     )
     write_atomically(stem.with_suffix(".tex"), "\n".join(table.latex() for table in tables))
@@ -164,6 +164,24 @@ def _report(
         print_table(table.terminal(name))
     for line in (*lines, *(f"wrote {stem}{suffix}" for suffix in (".html", ".tex", ".csv", ".npz"))):
         print_line(line)
+
+
+def built_in(ours: Results) -> dict[str, str]:
+    """Return what the mechanisms know without training, by model.
+
+    It is the line `# Built in:` of the option of their attention, which describes its class alone.
+    """
+    from attnlab.config.options import option_text, read_option
+    from attnlab.report.benchmark import REFERENCE, SUITE
+
+    stored: dict[str, list[str]] = read_option("study", SUITE)["hydra"]["sweeper"]["overrides"]["model"]
+    texts = {}
+    for model, words in {**stored, **{each.model: each.overrides.split() for each in ours}}.items():
+        settings = dict(word.partition("=")[::2] for word in words)
+        option = option_text("attention", settings.get("attention", REFERENCE))
+        line = re.search(r"^# Built in: (.+)\.$", option, re.MULTILINE)
+        texts[model] = "not stated" if line is None or "attention._target_" in settings else line[1]
+    return texts
 
 
 def _check(words: Sequence[str], corpora: Path) -> int:

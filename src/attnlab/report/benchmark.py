@@ -11,7 +11,6 @@ The counts suffice for every score, test and aggregate, so that mechanisms are c
 
 import csv
 import io
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -25,7 +24,6 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnlab import __version__
-from attnlab.config.options import option_text, read_option
 from attnlab.errors import UserError
 from attnlab.files.predictions import read_predictions
 from attnlab.files.writing import open_atomically, write_atomically
@@ -62,7 +60,6 @@ AGGREGATES = (
 PACKAGES = ("python", "torch", "attnlab")
 """Their versions are recorded."""
 
-NOT_STATED = "not stated"
 BUILT_IN = (
     "Built in: what a mechanism knows of alignments without training, as its option says. Memory: the most "
     "that a training process has used, with PyTorch."
@@ -364,29 +361,14 @@ def scores_table(results: Results) -> Table:
     )
 
 
-def knowledge_table(results: Results) -> Table:
+def knowledge_table(results: Results, built_in: Mapping[str, str]) -> Table:
     """Return a table of what the models know without training, and of the memory of their trainings."""
     models = [*ranking(results).text.index]
-    memory: dict[str, int] = {}
-    words = {**read_option("study", SUITE)["hydra"]["sweeper"]["overrides"]["model"]}
-    for each in results:
-        memory[each.model] = max(each.memory, memory.get(each.model, 0))
-        if each.overrides:
-            words[each.model] = each.overrides.split()
+    memory = {model: max(each.memory for each in results if each.model == model) for model in models}
     columns = TableColumns()
-    columns.add("memory [MB]", [_point(memory[model]) for model in models], digits=0)
-    rows = {"mechanism": models, "built in": [_built_in(words[model]) for model in models]}
+    columns.add("memory [MB]", map(_point, memory.values()), digits=0)
+    rows = {"mechanism": models, "built in": [built_in[model] for model in models]}
     return columns.table("built_in", "Built in", rows, [BUILT_IN])
-
-
-def _built_in(overrides: Iterable[str]) -> str:
-    """Return the line `# Built in:` of the option of an attention."""
-    words = dict(word.split("=", 1) for word in overrides if "=" in word)
-    if "attention._target_" in words:
-        return NOT_STATED
-    option = option_text("attention", words.get("attention", REFERENCE))
-    line = re.search(r"^# Built in: (.+)\.$", option, re.MULTILINE)
-    return NOT_STATED if line is None else line[1]
 
 
 def draw(table: Table) -> Figure:
