@@ -15,7 +15,7 @@ class Reproducible(Callback):
     """Seeds all generators from (seed, trained batches, rank) before each batch and each evaluation.
 
     A resumed run therefore draws the same dropout masks and teacher-forcing decisions as an uninterrupted
-    one. With virtual shards, `attnlab.training.shards` seeds again for each of them.
+    one.
     """
 
     def __init__(self, seed: int) -> None:
