@@ -21,7 +21,6 @@ from attnlab.errors import INTERRUPTED, UserError
 from attnlab.files.run_directory import Run
 from attnlab.jobs import worker, worker_process
 from attnlab.jobs.logs import log_to_files
-from commands import TINY_REVERSE, attnlab
 
 
 @pytest.mark.parametrize(
@@ -90,16 +89,6 @@ def test_rank_in_a_step_of_several_tasks_is_that_of_slurm(monkeypatch: pytest.Mo
     assert worker.rank() == 3
     monkeypatch.setenv("RANK", "1")
     assert worker.rank() == 1
-
-
-@pytest.mark.slow
-def test_training_with_a_temporary_folder_that_is_too_long_ends_with_one_line(tmp_path: Path) -> None:
-    folder = tmp_path / ("x" * 130)
-    folder.mkdir()
-    settings = (*TINY_REVERSE, "batching.workers=1")
-    environment = {"TMPDIR": str(folder), "process": subprocess.Popen}
-    done = attnlab("train", *settings, folder=tmp_path, code=worker_process.REFUSED, **environment)
-    assert "set TMPDIR to a shorter one" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("length", [worker.LONGEST_FOLDER, worker.LONGEST_FOLDER + 1])

@@ -1,4 +1,4 @@
-"""LightningDataModule of a corpus and its vocabularies."""
+"""LightningDataModule of a corpus and its vocabularies, and its stand-in for other loaders."""
 
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -18,8 +18,9 @@ from attnlab.data.examples import Examples, encode
 from attnlab.data.mapped import Store, computed
 from attnlab.data.tokenization.tokenizer import parallel_tokenizers
 from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.errors import UserError
 from attnlab.settings import Count, Size
-from attnlab.types import Batch
+from attnlab.types import EOS, Batch
 
 
 class Seq2SeqData(LightningDataModule):
@@ -209,3 +210,47 @@ def _batches_per_epoch(trainer: Trainer, length: int) -> int:
     """Return the number of training batches per epoch with a loader of `length` batches."""
     limit = trainer.limit_train_batches
     return max(1, min(length, limit) if isinstance(limit, int) else int(length * limit))
+
+
+class LoadedData:
+    """Stand-in for `Seq2SeqData` in `Seq2SeqModule`, from the datasets of the Trainer's loaders.
+
+    These are `Examples`, or subsets of them.
+    """
+
+    test_split = "test"
+    predict_split = "predict"
+    corpus = Corpus(evaluation_only=True)
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.loaders: dict[str, Any] = {
+            "train": trainer.train_dataloader,
+            "val": trainer.val_dataloaders,
+            "test": trainer.test_dataloaders,
+            "predict": trainer.predict_dataloaders,
+        }
+
+    def examples(self, split: str) -> Examples:
+        """Return the encoded pairs of the loader of a split."""
+        dataset = self.loaders[split]
+        while not isinstance(dataset, Examples):
+            if not hasattr(dataset, "dataset"):
+                raise UserError(
+                    f"The {split} loader has no examples of attnlab: give one DataLoader of "
+                    f"data.examples({split!r})"
+                )
+            dataset = dataset.dataset
+        return dataset
+
+    @property
+    def source_eos(self) -> bool:
+        """True if sources end with EOS."""
+        return EOS in self.examples("train").sources.padded([0])[0]
+
+    def pairs(self, split: str) -> Any:
+        """Return the text pairs of a split, which `Batch.indices` refer to."""
+        return self.examples(split).pairs
+
+    def inputs(self, split: str) -> NDArray[np.int64]:
+        """Return `Examples.inputs` of a split."""
+        return self.examples(split).inputs

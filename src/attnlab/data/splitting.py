@@ -1,10 +1,10 @@
-"""Random splits of a corpus."""
+"""Random splits of a corpus, and random examples in splits without a common source."""
 
 import logging
 import random
 import unicodedata
 from array import array
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TypeVar
@@ -20,7 +20,12 @@ log = logging.getLogger(__name__)
 
 SPLITS = ("train", "val", "test")
 
+DRAWS = 1000
+"""A split is too large if this many draws of a shape are all in splits drawn before."""
+
 Example = TypeVar("Example")
+Shape = TypeVar("Shape")
+DrawShape = Callable[[random.Random], Shape]
 Positions = NDArray[np.int64]
 TestSets = Sequence[Pair] | Mapping[str, Sequence[Pair]]
 """A test set, or several by name."""
@@ -177,3 +182,38 @@ def _source_key(source: str, dropped: _Dropped) -> str:
     """
     folded = source.casefold()
     return " ".join(folded.translate(dropped).split()) or folded
+
+
+def draw_disjoint(
+    splits: Mapping[str, tuple[int, DrawShape[Shape]]],
+    example: Callable[[random.Random, Shape], Pair],
+    *,
+    seed: int,
+) -> dict[str, list[Pair]]:
+    """Draw the examples of each split, in the order of the splits.
+
+    Each split has its own random generator and excludes the sources of the splits before it. Settings of a
+    split therefore do not change those before it. Within a split a source may repeat.
+
+    Args:
+        splits: the size of each split, and a function that draws the shape of an example, such as its length.
+        example: draws an example of a shape; repeated until its source is in no earlier split.
+        seed: seed of the generators, with the name of the split.
+    """
+    taken: set[str] = set()
+    drawn: dict[str, list[Pair]] = {}
+    for name, (size, draw_shape) in splits.items():
+        rng = random.Random(f"{seed} {name}")
+        drawn[name] = []
+        for _ in range(size):
+            shape = draw_shape(rng)
+            pair = next((new for _ in range(DRAWS) if (new := example(rng, shape)).source not in taken), None)
+            if pair is None:
+                raise UserError(
+                    f"the {name} split: the other splits contain all or nearly all inputs of the form "
+                    f"{shape}. Increase the number of symbols or the shortest lengths, or reduce the size of "
+                    "the splits"
+                )
+            drawn[name].append(pair)
+        taken.update(pair.source for pair in drawn[name])
+    return drawn

@@ -7,13 +7,57 @@ from contextlib import suppress
 from typing import Any, ClassVar
 
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from attnlab.errors import InUseError
+from attnlab.files.metrics_file import read_latest
 from attnlab.files.run_directory import Run
 from attnlab.files.terminal import print_line
 from attnlab.jobs.interruption import handle_signals
-from attnlab.jobs.progress import SweepProgress
 from attnlab.jobs.status import read_status, state
+from attnlab.metrics.registry import metric
+
+LINE_INTERVAL = 60.0
+"""Seconds between two lines about a job."""
+
+
+class SweepProgress:
+    """Prints a line about each running job every minute, above a bar of the sweep on a terminal."""
+
+    def __init__(self, console: Console, total: int) -> None:
+        columns = (
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TextColumn("{task.description}", markup=False),
+        )
+        self.bar = Progress(
+            *columns, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal
+        )
+        self.total = total
+        self.sweep = self.bar.add_task("checking", total=total)
+        self.printed: dict[Run, tuple[float, int]] = {}  # when a job was last looked at, and its epoch then
+
+    def print(self, line: str) -> None:
+        """Print a line above the bar."""
+        print_line(line, console=self.bar.console)
+
+    def update(self, running: Sequence[Run], *, pending: int, failed: int) -> None:
+        """Show the state of the sweep, and the epochs of its running jobs."""
+        status = f"{len(running)} running · {pending - len(running)} waiting · {failed} failed"
+        self.bar.update(self.sweep, description=status, completed=self.total - pending)
+        now = time.monotonic()
+        for run in running:
+            before, printed = self.printed.setdefault(run, (now, 0))
+            if now - before < LINE_INTERVAL:
+                continue
+            settings = run.read_settings()
+            monitor, epochs = settings["checkpoint"]["monitor"], settings["trainer"].get("max_epochs", "?")
+            latest = read_latest(run.metrics, monitor)
+            epoch = 0 if latest is None else latest[0] + 1
+            self.printed[run] = now, epoch
+            if latest is not None and epoch > printed:
+                score = metric(monitor).with_unit(latest[1])
+                self.print(f"{'epoch':12} {epoch}/{epochs} {run.directory.name}  {monitor} {score}")
 
 
 class Scheduler(ABC):
@@ -72,7 +116,7 @@ class Scheduler(ABC):
         console = Console(stderr=True)
         self.pending = unfinished(runs, console)
         self.progress = SweepProgress(console, len(self.pending))
-        with handle_signals(self._count_signal), self.progress.bars:
+        with handle_signals(self._count_signal), self.progress.bar:
             if self.pending:
                 self.submit([*self.pending])
                 self._wait()

@@ -22,8 +22,7 @@ from torchmetrics import MetricCollection
 
 from attnlab.data.alignment import alignment_matrix
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.datamodule import Seq2SeqData
-from attnlab.data.loaded import LoadedData
+from attnlab.data.datamodule import LoadedData, Seq2SeqData
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnlab.data.conala import near_duplicates
-from attnlab.data.conala.near_duplicates import group_near_duplicates, similar_pairs
+from attnlab.data.conala import dataset
+from attnlab.data.conala.dataset import group_near_duplicates, similar_pairs
 
 SETS = st.lists(st.frozensets(st.sampled_from("abcdefgh"), max_size=6), min_size=1, max_size=12)
 
@@ -19,7 +19,7 @@ def test_similar_pairs_equals_comparing_all_pairs(block: int, sets: list[frozens
         if sets[i] and sets[j] and len(sets[i] & sets[j]) / len(sets[i] | sets[j]) >= threshold
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(near_duplicates, "BLOCK", block)
+        patch.setattr(dataset, "BLOCK", block)
         pairs = similar_pairs(sets, threshold=threshold).T.tolist()
     assert {*map(tuple, pairs)} == every
     assert len(pairs) == len(every)

@@ -13,10 +13,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 from annotated_types import Ge, Lt
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import connected_components
 
 from attnlab.data.conala import placeholders
-from attnlab.data.conala.near_duplicates import Tokens, group_near_duplicates
 from attnlab.data.conala.python_code import cut
 from attnlab.data.corpus import Corpus, Origin, Pair
 from attnlab.data.splitting import split
@@ -40,6 +43,10 @@ DEFAULT_SEED, DEFAULT_VAL_FRACTION = 0, 0.1
 HELD_OUT_THRESHOLD = 0.8
 """Near-duplicate threshold of the held-out split, the same for every configuration."""
 
+BLOCK = 1000
+"""Intents or snippets that are compared with all others at a time."""
+
+Tokens = frozenset[str]
 QUOTES = str.maketrans("‘’“”", "''\"\"")
 WHITE_SPACE_OR_WORD = re.compile(rf"{placeholders.SPAN.pattern}|(?P<word>\b[A-Z][a-z]*\b)|\s+", re.DOTALL)
 
@@ -299,3 +306,41 @@ def _fits(example: Example, max_tokens: int | None) -> bool:
     return max_tokens is None or all(
         len(text.split()) <= max_tokens for text in (example.question, example.snippet)
     )
+
+
+def group_near_duplicates(
+    keys: Sequence[Hashable], views: Sequence[Sequence[Tokens]], *, threshold: float
+) -> list[int]:
+    """Return the group of each example: the connected components of the similarity graph.
+
+    Two examples are similar if their keys are equal, or if the Jaccard index |A ∩ B| / |A ∪ B| of their
+    token sets is at least `threshold` in one of the views. An empty set is similar to none.
+
+    Args:
+        keys: a key for each of N examples.
+        views: the token set of each example, one list per view.
+        threshold: minimum Jaccard index, above 0 and at most 1.
+    """
+    if not keys:
+        return []
+    first: dict[Hashable, int] = {}
+    equal = np.array([(i, first.setdefault(key, i)) for i, key in enumerate(keys)]).T
+    rows, columns = np.hstack([equal, *(similar_pairs(sets, threshold=threshold) for sets in views)])
+    graph = coo_array((np.ones(len(rows)), (rows, columns)), shape=(len(keys), len(keys)))
+    groups: list[int] = connected_components(graph, directed=False)[1].tolist()
+    return groups
+
+
+def similar_pairs(sets: Sequence[Tokens], *, threshold: float) -> NDArray[np.int64]:
+    """Return the indices [2, pairs] of all pairs of sets with a Jaccard index of at least `threshold`."""
+    numbers: dict[str, int] = {}
+    tokens = [numbers.setdefault(token, len(numbers)) for each in sets for token in each]
+    sizes = np.array([len(each) for each in sets])
+    members = csr_array((np.ones(len(tokens)), tokens, np.cumsum([0, *sizes])), (len(sets), len(numbers)))
+    found = []
+    for start in range(0, len(sets), BLOCK):
+        shared = (members[start : start + BLOCK] @ members.T).tocoo()  # |A ∩ B|
+        rows, columns = shared.row + start, shared.col
+        is_similar = shared.data >= threshold * (sizes[rows] + sizes[columns] - shared.data)
+        found.append(np.stack([rows, columns])[:, is_similar & (columns < rows)])
+    return np.hstack(found)

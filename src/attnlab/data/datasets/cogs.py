@@ -9,7 +9,7 @@ import random
 from typing import NamedTuple
 
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.datasets.disjoint_splits import draw_disjoint
+from attnlab.data.splitting import draw_disjoint
 from attnlab.settings import Count, Size
 
 NAMES = ["Emma", "Liam", "Olivia", "Noah", "Ava", "Lucas"]

@@ -11,7 +11,7 @@ from typing import Annotated
 from annotated_types import Ge
 
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.datasets.disjoint_splits import draw_disjoint
+from attnlab.data.splitting import draw_disjoint
 from attnlab.errors import UserError
 from attnlab.settings import Count, Size
 

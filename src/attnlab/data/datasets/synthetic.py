@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal, TypedDict, Unpack
 
 from attnlab.data.corpus import Corpus, Pair
-from attnlab.data.datasets.disjoint_splits import DrawShape, draw_disjoint
+from attnlab.data.splitting import DrawShape, draw_disjoint
 from attnlab.errors import UserError
 from attnlab.settings import Count, Lengths, Size
 
