@@ -137,16 +137,6 @@ def test_new_settings_and_versions_change_no_hash() -> None:
     assert identify(compose_run([])) == "b8173434"
 
 
-def test_directory_with_the_hash_of_an_earlier_version_is_found(composed: Callable[..., DictConfig]) -> None:
-    config, other = composed(), composed("data.seed=1")
-    run, another = prepare_run(config), prepare_run(other)
-    earlier = run.directory.with_name(run.directory.name.replace(run.hash, "0a1b2c3d"))
-    run.directory.rename(earlier)
-    assert prepare_run(config).directory == earlier
-    assert prepare_run(other).directory == another.directory
-    assert len(list(earlier.parent.iterdir())) == 2
-
-
 def test_previous_checkpoint_is_used_if_there_is_no_other(composed: Callable[..., DictConfig]) -> None:
     run = prepare_run(composed())
     run.checkpoints.mkdir()

@@ -16,7 +16,6 @@ from hydra.utils import get_object
 from omegaconf import OmegaConf
 
 from attnlab.errors import UserError
-from attnlab.files.run_directory import locate_run
 
 logging.getLogger("hydra.utils").addHandler(logging.NullHandler())  # get_object also logs what it raises
 
@@ -123,17 +122,9 @@ def _resolve(target: str, source: Path | str) -> Any:
             ) from error
         reason = " ".join(str(error).split())
         raise UserError(
-            f"{source} names {target}, which cannot be imported: {reason}. {_training_folder(source)}"
+            f"{source} names {target}, which cannot be imported: {reason}. Start the command in the folder "
+            "of its module"
         ) from error
-
-
-def _training_folder(source: Path | str) -> str:
-    """Return where a custom class probably is; the current folder is searched for modules."""
-    run = locate_run(str(source))[0] if Path(source).is_file() else None
-    folder = run.read_result().get("folder") if run else None
-    if not isinstance(folder, str):
-        return "Start the command in the folder of its module"
-    return f"The run was trained in {folder}: start the command there"
 
 
 def _is_within(name: str, package: str) -> bool:

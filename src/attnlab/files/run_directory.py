@@ -22,7 +22,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -182,21 +182,9 @@ def _is_metrics(value: Any) -> bool:
 
 
 def run_of(config: DictConfig) -> Run:
-    """Return the run of a configuration, whether or not its directory exists.
-
-    A directory of an earlier version, whose hash covered other settings, is found by its config.yaml: it has
-    the same variant, seed, and settings that determine the results.
-    """
+    """Return the run of a configuration, whether or not its directory exists."""
     folder = Path(config.paths.output).expanduser().absolute() / str(config.name)
-    prefix = f"{config.variant}-seed{config.seed}-"
-    run = Run(folder / f"{prefix}{identify(config)}")
-    if run.directory.exists() or not folder.is_dir():
-        return run
-    for path in sorted(folder.iterdir()):
-        with suppress(UserError, ValueError, OmegaConfBaseException):
-            if path.name.startswith(prefix) and identify(Run(path).read_config()) == run.hash:
-                return Run(path)
-    return run
+    return Run(folder / f"{config.variant}-seed{config.seed}-{identify(config)}")
 
 
 def prepare_run(config: DictConfig) -> Run:

@@ -8,8 +8,6 @@ A hash stays the same from one version of attnlab to the next if the results do:
 - A setting that is null, or that has its value in `NEUTRAL`, is left out: the run equals a run of a version
   without this setting. A new setting changes no hash if its default is null, or is recorded in `NEUTRAL`. A
   recorded value stays, even if the default changes.
-
-When the rules themselves change, `run_directory.run_of` still finds the directories of earlier versions.
 """
 
 import hashlib

@@ -41,7 +41,12 @@ class Ledger:
             run = run_of(config)
             first = expected.setdefault(run.directory, config)
             if first != config:
-                raise UsageError(_same_run(run, first, config))
+                one, other = flatten(first), flatten(config)
+                names = ", ".join(name for name in one | other if one.get(name) != other.get(name))
+                raise UsageError(
+                    f"{names}: a sweep over a setting that does not change results, both jobs are the run "
+                    f"{run.directory.name}: give one value"
+                )
         errors = find_build_errors([*expected.values()])
         if errors:
             raise UsageError(_not_built(errors, len(expected)))
@@ -144,17 +149,3 @@ def _not_built(errors: dict[Path, str], count: int) -> str:
         for error, names in runs.items()
     )
     return f"{len(errors)} of {count} jobs cannot be built, and no job was started. {described}"
-
-
-def _same_run(run: Run, first: DictConfig, second: DictConfig) -> str:
-    settings = flatten(first), flatten(second)
-    differing = {
-        name: ",".join(str(values.get(name)) for values in settings)
-        for name in settings[0] | settings[1]
-        if settings[0].get(name) != settings[1].get(name)
-    }
-    swept = " ".join(f"{name}={values}" for name, values in differing.items())
-    return (
-        f"{swept}: these jobs are the same run, {run.directory.name}, because this setting does not change "
-        "its results: give one value"
-    )

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from omegaconf import DictConfig
 
-from attnlab.errors import UsageError, UserError
+from attnlab.errors import UserError
 
 CPU_LIMIT = Path("/sys/fs/cgroup/cpu.max")
 """File with the CPU time that a container may use, as microseconds per period."""
@@ -188,15 +188,3 @@ def _thread_limit(cores: int) -> int:
     """Return the number of threads that `OMP_NUM_THREADS` asks for; all cores if it is not set."""
     asked = os.environ.get("OMP_NUM_THREADS", "")
     return int(asked) if re.fullmatch(r"[1-9]\d*", asked) else cores
-
-
-def check_devices(config: DictConfig) -> None:
-    """Refuse a single run with more processes than CPU cores."""
-    devices, cores = config.trainer.devices, _cores()
-    if not isinstance(devices, int) or devices <= cores:
-        return
-    if config.trainer.accelerator == "cpu" or not find_gpus(os.environ):
-        raise UsageError(
-            f"trainer.devices={devices}: each device is a process, and this machine has {cores} CPU "
-            f"cores: use at most {cores} devices"
-        )

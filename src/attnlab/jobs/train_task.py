@@ -15,7 +15,6 @@ from attnlab.errors import INTERRUPTED, UsageError, UserError
 from attnlab.files.run_directory import Run, prepare_run, run_of
 from attnlab.jobs.ledger import Ledger, check_job
 from attnlab.jobs.scheduler import Scheduler
-from attnlab.jobs.slots import check_devices
 from attnlab.jobs.status import is_offline, print_finished, print_wandb_sync, read_status, state
 from attnlab.jobs.worker_process import IN_USE, REFUSED, train_in_worker
 
@@ -68,8 +67,6 @@ class TrainTask:
         """Train a single run, unless it is finished; returns the exit code of the command."""
         if self.zips:
             raise UsageError(f"{self.zips[0]}: this is a sweep: add -m")
-        if not self.prepare_only:
-            check_devices(config)
         check_composed(config)
         check_job(config)
         created = not run_of(config).directory.exists()
