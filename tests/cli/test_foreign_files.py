@@ -180,5 +180,5 @@ def test_files_of_the_current_folder_replace_no_packages(tmp_path: Path) -> None
         elsewhere = attnlab(
             command, str(directory), "--trust", "cosine", folder=tmp_path, stdin="3 4\n", code=1
         )
-        assert_refused(elsewhere, "cosine.Cosine", f"trained in {folder}: start the command there")
+        assert_refused(elsewhere, "cosine.Cosine", "Start the command in the folder")
     assert not (folder / "executed").exists()

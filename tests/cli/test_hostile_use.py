@@ -206,7 +206,7 @@ PLACES = [
         "FILES/foreign-class.ckpt --trust cosine.Cosine",
         "cannot be imported: .*Start the command in",
     ),
-    ("FILES/moved --trust cosine", "trained in /old: start the command there"),
+    ("FILES/moved --trust cosine", "Start the command in the folder"),
 ]
 PATHS: list[Row] = [
     *((f"predict {path}", b"3\n", 1, reason) for path, reason in PLACES),
