@@ -1,7 +1,6 @@
 import gzip
 import os
 import random
-import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -45,20 +44,6 @@ def test_pipes_and_devices_are_refused(tmp_path: Path) -> None:
     for path in (tmp_path / "pipe", Path("/dev/zero"), Path("/dev/null")):
         with pytest.raises(UserError, match=rf"data\.path: {path} is not a regular file"):
             read_text(path, setting="data.path")
-
-
-def test_file_larger_than_memory_is_one_line(tmp_path: Path) -> None:
-    file = tmp_path / "large.txt"
-    with file.open("wb") as sparse:
-        sparse.truncate(2**31)
-    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    limits = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (used + 2**30, limits[1]))
-    try:
-        with pytest.raises(UserError, match=r"large\.txt does not fit into memory"):
-            read_text(file)
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, limits)
 
 
 def test_lines_are_split_at_newlines_only(tmp_path: Path) -> None:

@@ -75,8 +75,6 @@ def _open(path: str | Path, setting: str | None) -> Iterator[BinaryIO]:
         raise UserError(
             f"{path}: the gzip file is truncated or damaged ({error}). Download or create it again"
         ) from error
-    except MemoryError as error:
-        raise UserError(f"{name} does not fit into memory. Use a smaller file or a larger machine") from error
     except FileNotFoundError as error:
         raise UserError(f"{name} does not exist. Check the path") from error
     except OSError as error:

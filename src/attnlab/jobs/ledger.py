@@ -102,7 +102,7 @@ def _print_table(jobs: Sequence[Status], console: Console) -> None:
         table.add_row(name, job.state, *scores, job.duration)
     console.print(table)
     for job in jobs:
-        if job.result.get("error") or any(job.notes):
+        if job.result.get("error") or job.note:
             print_line(job.describe(), console=console)
     for folder in dict.fromkeys(job.run.directory.parent for job in jobs if is_offline(job.run)):
         print_wandb_sync(folder, "*/", console)

@@ -154,13 +154,10 @@ class Scheduler(ABC):
 
 
 def unfinished(runs: Sequence[Run], console: Console) -> list[Run]:
-    """Return the runs that are not finished; print how many are, and which of these lack outputs."""
+    """Return the runs that are not finished, and print how many are."""
     open_runs = [run for run in runs if state(run) != "finished"]
     if len(open_runs) < len(runs):
         finished = len(runs) - len(open_runs)
         message = f"{finished} of {len(runs)} already finished; to train them again, add force=true"
         print_line(message, console=console)
-    for run in runs:
-        if run not in open_runs and run.missing_outputs():
-            print_line(read_status(run).describe(), console=console)
     return open_runs

@@ -28,7 +28,7 @@ class Status:
     state: str  # one of `STATES`
     result: Mapping[str, Any]  # result.json
     monitor: str  # metric that selects the best checkpoint; "" without a configuration
-    notes: tuple[str, ...] = ()  # deleted outputs and changed data files of a finished run
+    note: str = ""  # changed data files of a finished run
 
     @property
     def score(self) -> float | None:
@@ -52,7 +52,7 @@ class Status:
         reason = "" if error is None else f": {' '.join(str(error).splitlines())}"
         value = "" if self.score is None else f"{self.monitor} {metric(self.monitor).with_unit(self.score)}"
         state = f"{self.state:12} {relative(self.run.directory)}{reason}"
-        return "  ".join(filter(None, [state, value, self.duration, *self.notes]))
+        return "  ".join(filter(None, [state, value, self.duration, self.note]))
 
 
 def read_status(run: Run) -> Status:
@@ -66,8 +66,7 @@ def read_status(run: Run) -> Status:
         except InUseError as error:
             status, result = "in use", {"error": str(error)}
     monitor = str(run.read_config().checkpoint.monitor) if run.config.is_file() else ""
-    notes = (_deleted(run), _changed(result)) if status == "finished" else ()
-    return Status(run, status, result, monitor, notes)
+    return Status(run, status, result, monitor, _changed(result) if status == "finished" else "")
 
 
 def state(run: Run) -> str:
@@ -79,10 +78,9 @@ def state(run: Run) -> str:
 def print_finished(run: Run) -> None:
     """Print the scores of a run that was already finished, and what changed since then."""
     status = read_status(run)
-    deleted, changed = status.notes
-    print(f"already finished: {'  '.join(filter(None, [str(run.directory), deleted]))}")
-    if changed:
-        print(changed)
+    print(f"already finished: {run.directory}")
+    if status.note:
+        print(status.note)
     print_scores(run, status.result["metrics"])
     print(
         "to train it again, add force=true; settings of output, such as the logger, do not make another run"
@@ -112,11 +110,6 @@ def print_wandb_sync(folder: Path, runs: str, console: Console | None = None) ->
     """Print the command that uploads the W&B logs of a run directory, or of the ones in a folder."""
     command = f"wandb sync {shlex.quote(relative(folder))}/{runs}wandb/offline-run-*"
     print_line(f"to upload (optional): {command}", console=console)
-
-
-def _deleted(run: Run) -> str:
-    missing = run.missing_outputs()
-    return f"{', '.join(missing)} deleted; to train it again, add force=true" if missing else ""
 
 
 def _changed(result: Mapping[str, Any]) -> str:
