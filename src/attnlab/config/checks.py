@@ -56,8 +56,6 @@ TRAINING_METRICS = ("train/loss", "train/loss_epoch")
 def check_settings(config: DictConfig) -> None:
     """Check all settings, and import the classes that receive them.
 
-    A number or flag that is given as text, as environment variables are, is replaced in the configuration.
-
     Raises:
         UserError: if a class cannot be imported, a setting does not exist, or a value is not allowed.
     """
@@ -65,10 +63,7 @@ def check_settings(config: DictConfig) -> None:
 
 
 def check_plain(settings: Any, config: DictConfig | None = None, *, imported: bool = False) -> None:
-    """Check the plain values of a configuration, as `check_settings` does with `imported`.
-
-    Without it, arguments of constructors are not checked, which need imports.
-    """
+    """Check the plain values of a configuration, as `check_settings` does with `imported`."""
     for name, section in SECTIONS.items():
         if name and "." not in name and not section.optional:
             _check_section(name, settings.get(name))
@@ -173,10 +168,7 @@ def _describe_unknown(name: str, settings: Mapping[str, Any], *, imported: bool)
 
 
 def known_settings(settings: Mapping[str, Any], *, imported: bool = False) -> list[str]:
-    """Return the dotted names of the settings of the sections of a configuration, present or not.
-
-    Arguments of constructors that no option names are among them only with `imported`.
-    """
+    """Return the dotted names of the settings of the sections of a configuration, present or not."""
     names = [*filter(None, SECTIONS)]
     for path, node in _sections(settings):
         arguments = allowed_settings(path, node, imported=imported).types

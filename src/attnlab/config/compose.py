@@ -220,10 +220,7 @@ def add_chosen_parts(config: DictConfig) -> None:
 
 
 def check_composed(config: DictConfig) -> None:
-    """Check a composed configuration; remove settings of `debug` that the chosen options lack.
-
-    `HydraConfig` must be that of the configuration.
-    """
+    """Check a composed configuration; remove settings of `debug` that the chosen options lack."""
     add_chosen_parts(config)
     _check_added_settings()
     _adapt_presets(config)

@@ -30,10 +30,7 @@ def construct(node: Any, /, **arguments: Any) -> Any:
 
 
 class constructor:  # noqa: N801 (used as a function)
-    """Function that builds the target of a config node and raises its errors as `UserError`.
-
-    Processes that are started by spawning receive it, so it can be pickled.
-    """
+    """Function that builds the target of a config node and raises its errors as `UserError`."""
 
     def __init__(self, node: Any) -> None:
         if isinstance(node, DictConfig):  # nested sections refer to settings elsewhere in the configuration

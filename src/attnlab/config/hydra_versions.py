@@ -1,7 +1,4 @@
-"""Hydra 1.3 with OmegaConf 2.3, and Hydra 1.4 with OmegaConf 2.4: the calls that differ. Imports no torch.
-
-This is the only module that imports a private name of Hydra: the parser of its command line.
-"""
+"""Hydra 1.3 with OmegaConf 2.3, and Hydra 1.4 with OmegaConf 2.4: the calls that differ. Imports no torch."""
 
 import sys
 from collections.abc import Callable, Iterator, Mapping

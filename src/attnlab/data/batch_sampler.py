@@ -150,10 +150,7 @@ def _even_batch_sizes(total: int, *, size: int, world: int) -> NDArray[np.int64]
 def _token_batch_sizes(
     source_lengths: Lengths, target_lengths: Lengths, *, size: int, world: int
 ) -> NDArray[np.int64]:
-    """Return the sizes of batches of the sorted split with at most `size` padded tokens each.
-
-    The number of batches is a multiple of `world`.
-    """
+    """Return the sizes of batches of the sorted split with at most `size` padded tokens each."""
     order = np.lexsort((target_lengths, source_lengths))
     sizes: list[int] = []
     count = longest_target = 0

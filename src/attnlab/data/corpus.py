@@ -69,8 +69,6 @@ TEST_SET_NAME = re.compile(r"(?!(?:attention|explanation)$)[A-Za-z0-9][A-Za-z0-9
 class Corpus:
     """Text pairs in three disjoint splits; the test split may consist of several named test sets.
 
-    The pairs of a split are a sequence: a list, or files that are mapped into memory (`MappedPairs`).
-
     Attributes:
         test: test pairs, or several test sets by name; may be empty.
         metrics: names of metrics of decoded texts (`attnlab.metrics.registry`) beyond the default ones.

@@ -213,10 +213,7 @@ def _batches_per_epoch(trainer: Trainer, length: int) -> int:
 
 
 class LoadedData:
-    """Stand-in for `Seq2SeqData` in `Seq2SeqModule`, from the datasets of the Trainer's loaders.
-
-    These are `Examples`, or subsets of them.
-    """
+    """Stand-in for `Seq2SeqData` in `Seq2SeqModule`, from the datasets of the Trainer's loaders."""
 
     test_split = "test"
     predict_split = "predict"

@@ -39,10 +39,7 @@ def describe(corpus: Corpus, vocabularies: Vocabularies) -> dict[str, Any]:
 
 
 def check_unchanged(recorded: Record, current: Record, splits: Iterable[str], *, fix: str) -> None:
-    """Raise `UserError` if some splits, or the vocabularies of the training split, are not those of a run.
-
-    `fix` is what a user can do other than restoring the data.
-    """
+    """Raise `UserError` if some splits, or the vocabularies of the training split, are not those of a run."""
     changed = [name for name in splits if recorded["splits"].get(name) != current["splits"].get(name)]
     if changed:
         names = " and ".join(SPLIT_NAMES.get(name, name) for name in changed)
@@ -69,10 +66,7 @@ def check_files(recorded: Record, *, fix: str) -> None:
 
 
 def source_hashes(pairs: Sequence[Pair], tokenizer: Tokenizer) -> NDArray[np.int64]:
-    """Return the sorted 64-bit hashes of the distinct sources, to count sources seen in training later.
-
-    Sources are compared as the source tokenizer normalises them.
-    """
+    """Return the sorted 64-bit hashes of the distinct sources, to count sources seen in training later."""
 
     def compute(store: Store) -> None:
         hashes = _source_hashes(pairs, tokenizer)

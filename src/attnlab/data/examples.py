@@ -89,8 +89,6 @@ class Sequences:
 class Examples(Dataset[Batch]):
     """The encoded pairs of a split. Indexing with a list of B positions returns a `Batch`.
 
-    torch's `DataLoader(examples, batch_size=…)` works too.
-
     Attributes:
         pairs: the same pairs as text; empty unless they are set.
         name: what the split is called in messages; empty for none.
@@ -255,10 +253,7 @@ def encode(
 def _check(
     pairs: Sequence[Pair], start: int, sources: Rows, targets: Rows, vocabularies: Vocabularies | None
 ) -> None:
-    """Raise `UserError` at links to tokens that do not exist, and at sources without tokens.
-
-    The rows are those of the pairs from position `start` on. Links are read only if vocabularies are given.
-    """
+    """Raise `UserError` at links to tokens that do not exist, and at sources without tokens."""
     checked = np.arange(len(sources.lengths)) if vocabularies else np.flatnonzero(sources.lengths == 0)
     for pair, number in zip(select(pairs, start + checked), checked.tolist(), strict=True):
         place = pair.origin or f"pair {start + number + 1} of {len(pairs)}"
@@ -314,10 +309,7 @@ def _copy_ids(
     targets: Rows,
     source_limit: int | None,
 ) -> tuple[Rows, Rows]:
-    """Return the target id of each copied source token, and the targets with copied ids in place of UNK.
-
-    Only the first `source_limit` tokens of a source can be copied. Features have PAD, which no search emits.
-    """
+    """Return the target id of each copied source token, and the targets with copied ids in place of UNK."""
     tokenizer = vocabularies.target
     copy_ids, copied_targets = [], []
     for pair, target in zip(pairs, targets.tolist(), strict=True):

@@ -41,8 +41,6 @@ def split(
 ) -> tuple[list[Example], list[Example], list[Example]]:
     """Split pairs, or other examples, at random into training, validation and test.
 
-    The result depends only on the pairs, their groups, the fractions and the seed.
-
     Args:
         pairs: N pairs.
         val_fraction: share of the pairs in the validation split.
@@ -176,10 +174,7 @@ class _Dropped(dict[int, int | None]):
 
 
 def _source_key(source: str, dropped: _Dropped) -> str:
-    """Return a source without case, punctuation and symbols and with single spaces.
-
-    A source that consists of punctuation and symbols only, such as an emoji, is its own key.
-    """
+    """Return a source without case, punctuation and symbols and with single spaces."""
     folded = source.casefold()
     return " ".join(folded.translate(dropped).split()) or folded
 

@@ -43,10 +43,7 @@ def read_metrics(path: Path) -> dict[str, list[tuple[int, float]]]:
 
 
 def read_rows(path: Path) -> Iterator[tuple[int | None, int, dict[str, float]]]:
-    """Yield epoch, step and metrics of the successive calls of `append_metrics`; no rows without a file.
-
-    Calls with the same epoch and step and with different metrics are one.
-    """
+    """Yield epoch, step and metrics of the successive calls of `append_metrics`; no rows without a file."""
     if not path.is_file():
         return
     with path.open(newline="", encoding="utf-8") as file:

@@ -120,10 +120,7 @@ Weights = Literal["omit", "pack", "round"]
 
 
 def write_predictions(path: Path, predictions: Iterable[Prediction], *, weights: Weights) -> None:
-    """Write one JSON object per line, atomically.
-
-    With `weights="omit"` only the texts and log p are written.
-    """
+    """Write one JSON object per line, atomically."""
     write_atomically(path, "".join(to_json_line(prediction, weights) for prediction in predictions))
 
 

@@ -188,10 +188,7 @@ def run_of(config: DictConfig) -> Run:
 
 
 def prepare_run(config: DictConfig) -> Run:
-    """Create the run directory of a configuration and write its config.yaml.
-
-    `force=true` removes the results of an earlier run of the same configuration.
-    """
+    """Create the run directory of a configuration and write its config.yaml."""
     run = run_of(config)
     settings = OmegaConf.to_container(config, resolve=True)
     try:

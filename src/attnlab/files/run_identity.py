@@ -72,10 +72,7 @@ def identify(config: DictConfig) -> str:
 
 
 def identity(settings: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the settings that determine the results, by dotted name.
-
-    These are all settings except `NO_EFFECT`, neutral values and loss terms of weight 0.
-    """
+    """Return the settings that determine the results, by dotted name."""
     flat = flatten(settings)
     unused = tuple(
         name.removesuffix("weight")

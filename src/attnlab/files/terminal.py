@@ -109,10 +109,7 @@ def print_line(text: str, style: str | None = None, *, console: Console | None =
 
 
 def print_table(table: Table) -> None:
-    """Print a table with all of its words: wider than the terminal if it is too narrow for the longest ones.
-
-    In a pipe or file, each row is one line without trailing blanks.
-    """
+    """Print a table with all of its words, wider than the terminal if they do not fit."""
     from rich.cells import cell_len
     from rich.console import Console
     from rich.measure import Measurement

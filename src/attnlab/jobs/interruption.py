@@ -33,10 +33,7 @@ def handle_signals(handler: Handler, numbers: Sequence[signal.Signals] = SIGNALS
 
 @contextmanager
 def exit_at_once() -> Iterator[None]:
-    """End the process at a stop signal inside the block, which imports modules and writes no files.
-
-    An exception in the middle of an import can be lost, or be replaced by another one, in a compiled module.
-    """
+    """End the process at a stop signal inside the block, which imports modules and writes no files."""
     with handle_signals(_exit):
         yield
 

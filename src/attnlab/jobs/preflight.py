@@ -41,10 +41,7 @@ def main(folder: Path) -> None:
 
 
 def find_error(config: DictConfig) -> str | None:
-    """Return why a configuration cannot be built (an unknown argument, sizes that do not fit), or None.
-
-    Errors in the data or of the machine only show during the run.
-    """
+    """Return why a configuration cannot be built (an unknown argument, sizes that do not fit), or None."""
     try:
         check_settings(config)
         network = build_on_meta(config)

@@ -63,8 +63,6 @@ class SweepProgress:
 class Scheduler(ABC):
     """Trains the runs of a sweep and waits for all of them.
 
-    A stop signal cancels the jobs, which save a checkpoint and stop.
-
     Attributes:
         signals: number of stop signals received.
         failed: number of failed jobs.

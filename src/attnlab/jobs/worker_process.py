@@ -50,10 +50,7 @@ Worker = subprocess.Popen[bytes]
 
 @dataclass(frozen=True)
 class ClusterTask:
-    """The function that a job of a cluster runs: trains a run, or resumes it if the job starts again.
-
-    All machines see the run directories. The state of a run is read from there, whatever machine trained it.
-    """
+    """The function that a job of a cluster runs: trains a run, or resumes it if the job starts again."""
 
     directory: Path  # run directory
     # current folder of the sweep, in which custom classes and data files are found

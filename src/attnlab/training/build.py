@@ -42,10 +42,7 @@ TOKENIZERS = ("tokenizer", "target_tokenizer", "shared_vocabulary")
 
 
 def build_corpus(config: DictConfig, corpus: Corpus | None = None) -> Corpus:
-    """Build the corpus: pairs of raw texts in splits, or of a few training pairs only (`overfit`).
-
-    A given corpus replaces the dataset.
-    """
+    """Build the corpus: pairs of raw texts in splits, or of a few training pairs only (`overfit`)."""
     if corpus is None:
         corpus = construct(section(config, "data"))
     assert corpus is not None

@@ -114,10 +114,7 @@ def _verify(path: Path) -> None:
 
 
 def read_newest_checkpoint(*paths: Path) -> tuple[Path, dict[str, Any]] | None:
-    """Load the first intact checkpoint of several; None if none of the files exists.
-
-    Damaged files before it are logged and renamed, so that they never replace the intact one.
-    """
+    """Load the first intact checkpoint of several; None if none of the files exists."""
     damaged: list[Path] = []
     for path in filter(Path.is_file, paths):
         try:

@@ -19,20 +19,14 @@ BF16, FP32 = "bf16-mixed", "32-true"
 
 
 def choose_precision(trainer: DictConfig, recorded: str | None = None) -> str:
-    """Return the precision of a section `trainer`: for `auto`, bf16 where this machine is faster in it.
-
-    A resumed run keeps `recorded`, the precision that `auto` chose when the run was started.
-    """
+    """Return the precision of a section `trainer`: for `auto`, bf16 where this machine is faster in it."""
     if trainer.precision != "auto":
         return str(trainer.precision)
     return recorded or (BF16 if multiplies_bf16(trainer.accelerator) else FP32)
 
 
 def with_precision(config: DictConfig, recorded: str | None = None) -> DictConfig:
-    """Return a configuration with the precision of `choose_precision`.
-
-    Warns, with the measured factor, if it is bf16 and a CPU that is slower in it is to be used.
-    """
+    """Return a configuration with the precision of `choose_precision`."""
     precision = choose_precision(config.trainer, recorded)
     if config.trainer.precision == "auto":
         log.info("trainer.precision=auto: %s", precision)

@@ -116,11 +116,7 @@ class TolerantWandbLogger(WandbLogger):
 
     @rank_zero_only
     def replay(self, path: Path) -> None:
-        """Log all rows of metrics.csv again: a run that was killed has lost the last ones.
-
-        The newest offline file then contains the whole curve. Online, rows that the server already has are
-        skipped.
-        """
+        """Log all rows of metrics.csv again: a run that was killed has lost the last ones."""
         sent = self.experiment.summary.get("trainer/global_step", -1) if self.experiment.resumed else -1
         for epoch, step, metrics in read_rows(path):
             if step > sent:
@@ -139,8 +135,6 @@ def wandb_logger(
     timeout: Positive = 60,
 ) -> WandbLogger | None:
     """Start a Weights & Biases run, or return None if that fails.
-
-    The git commit of the code is recorded.
 
     Args:
         run: run directory; its hash is the id of the Weights & Biases run.

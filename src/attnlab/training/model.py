@@ -177,10 +177,7 @@ class Model:
 
     @cached_property
     def hypotheses(self) -> int:
-        """Number of hypotheses decoded together, unless they are long: sentences times the beam size.
-
-        With a small vocabulary, most operators of a step take hardly longer than it takes to start them.
-        """
+        """Number of hypotheses decoded together, unless they are long: sentences times the beam size."""
         return max(HYPOTHESES, min(MAX_LOGITS // self.vocabularies.target.size, MAX_HYPOTHESES))
 
     @cached_property

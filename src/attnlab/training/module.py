@@ -242,10 +242,7 @@ class Seq2SeqModule(lightning.LightningModule):
             warn_of_unattended_positions(self.network, self.data)
 
     def on_train_start(self) -> None:
-        """Refuse a schedule that ends before the training.
-
-        It can be that of a checkpoint that is resumed, and callbacks can change the size of the batches.
-        """
+        """Refuse a schedule that ends before the training."""
         steps = self.trainer.estimated_stepping_batches
         for argument, number in self.scheduler_needs.items():
             length = getattr(self.lr_schedulers(), argument, inf)
@@ -443,10 +440,7 @@ def diverged(name: str, value: float, step: int) -> UserError:
 
 
 def gather_predictions(predictions: Sequence[Prediction]) -> list[Prediction]:
-    """Return the predictions of all processes on every process, ordered by index.
-
-    Each index occurs once, even if a sampler gave a sentence to two processes.
-    """
+    """Return the predictions of all processes on every process, ordered by index."""
     shares: list[Sequence[Prediction]] = [predictions]
     if distributed.is_available() and distributed.is_initialized():
         shares = [[] for _ in range(distributed.get_world_size())]

@@ -45,9 +45,6 @@ def check_parts(
 ) -> Iterator[str]:
     """Check the parts that are not attnlab's own, which tests cannot know; see `attnlab.testing`.
 
-    Loss terms that prepare themselves with the module are checked when they have done so, at the start of
-    the training.
-
     Args:
         network: network of the configuration, which knows the sizes.
         tokenizer: of the source, for encoders that take it.

@@ -42,9 +42,6 @@ PERFECT = 99.9
 def train(config: DictConfig, run: Run) -> dict[str, float]:
     """Train a model, evaluate its best checkpoint on the validation and test splits, and plot the curves.
 
-    Resumes from `last.ckpt` if it exists, or from `previous.ckpt` if that is damaged. The results are the
-    same as without the interruption: see `LastCheckpoint`.
-
     Returns:
         The metrics of the best checkpoint: `val/…`, `attention/…`, and `test/…` if there is a test split, or
         `test/NAME/…` for each of several test sets.
@@ -170,10 +167,7 @@ def log_untrained(checkpoint: DictConfig, logged: dict[str, list[tuple[int, floa
 
 
 def _checkpoint_to_resume(run: Run, metrics: MetricsFile, contents: dict[str, Any]) -> Path | None:
-    """Return the checkpoint to resume from, or None, and truncate metrics.csv to its state at that time.
-
-    It must be of this run, and its data and precision those of `contents`; see `checkpoint_contents`.
-    """
+    """Return the checkpoint to resume from, or None, and truncate metrics.csv to its state at that time."""
     newest = read_newest_checkpoint(run.last, run.previous)
     if newest is None:
         metrics.truncate(0)

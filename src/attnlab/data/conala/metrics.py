@@ -81,10 +81,7 @@ def slot_accuracy(texts: Texts) -> float:
 
 
 def repeated_slots(prediction: Prediction) -> tuple[int, int]:
-    """Count the quoted texts that hypothesis and reference repeat, and those that the reference repeats.
-
-    Of several references, it is that of whose quoted texts the fewest are missing, then the most repeated.
-    """
+    """Count the quoted texts that hypothesis and reference repeat, and those that the reference repeats."""
     hypothesis = tokenize(prediction.hypothesis)
     quoted = [*map(tokenize, prediction.annotations.get("quoted", ()))]
     counted = []

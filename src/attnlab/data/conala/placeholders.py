@@ -38,8 +38,6 @@ def quoted_texts(intent: str) -> list[str]:
 def replace_in_intent(intent: str) -> tuple[str, Placeholders]:
     """Replace the texts that an intent quotes by placeholders.
 
-    Python keywords are not replaced, and a placeholder that already occurs in the intent is not used.
-
     Returns:
         The intent with placeholders, and the placeholders.
     """
@@ -83,11 +81,7 @@ def replace_in_code(code: str, placeholders: Placeholders) -> str:
 
 @dataclass(frozen=True)
 class RestorePlaceholders:
-    """Post-processing of a `Pair` that replaces placeholders by the original texts.
-
-    If the text contains the quotation mark of the string it is inserted into, the string gets the other kind
-    of quotation mark; if it contains both kinds, the quotation mark is escaped with a backslash.
-    """
+    """Post-processing of a `Pair` that replaces placeholders by the original texts."""
 
     placeholders: Placeholders
 

@@ -63,8 +63,6 @@ def generate_logical_forms(
     - structural: a prepositional phrase inside the subject, or two or three of them inside the object, or two
       or three embedded clauses. In training, only objects have one, and there is at most one such clause.
 
-    The splits are drawn by `draw_disjoint`: test, then validation, then training.
-
     Args:
         train_size: number of training sentences.
         val_size: number of validation sentences.

@@ -1,7 +1,4 @@
-"""Sentence pairs in files: tables, JSON lines or two aligned files, plain or gzipped.
-
-Files that cannot be read or parsed, or have no pairs, raise `UserError`.
-"""
+"""Sentence pairs in files: tables, JSON lines or two aligned files, plain or gzipped."""
 
 import json
 import logging
@@ -226,10 +223,7 @@ class Layout:
             raise LeftOutError("a bracket of the features has no counterpart", str(error)) from error
 
     def _parse_json(self, texts: Fields, origin: Origin) -> Texts:
-        """Return the texts of an object `{"de": …, "en": …}`, or the same under the key "translation".
-
-        The target may be a list of texts.
-        """
+        """Return the texts of an object `{"de": …, "en": …}`, or the same under the key "translation"."""
         try:
             record = json.loads(texts[0])
         except (json.JSONDecodeError, RecursionError) as error:

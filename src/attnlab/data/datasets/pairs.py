@@ -34,8 +34,6 @@ def load_pairs(
 ) -> Corpus:
     """Load sentence pairs, and split off at random the validation and test pairs that have no file.
 
-    Give `train` or `path`, which has the same meaning.
-
     Args:
         train: training pairs: a tab-separated file (quotation marks are text), JSON lines, or the prefix of
             two aligned files; or a list of these. See `Layout.read`.

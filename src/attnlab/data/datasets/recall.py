@@ -30,8 +30,6 @@ def generate_recall(
 ) -> Corpus:
     """Generate examples of associative recall.
 
-    The splits are drawn by `draw_disjoint`: test, then validation, then training.
-
     Args:
         vocabulary: number of keys and values together; one half are keys.
         train_shape: [length, pairs] of the sources of training and validation: S, and the number of pairs.

@@ -1,8 +1,4 @@
-"""Synthetic tasks on sequences of symbols, in disjoint splits, with known targets and gold alignments.
-
-Symbols are decimal numbers from 3 on, so that each symbol is its own id in a vocabulary that starts with the
-special tokens PAD, SOS and EOS.
-"""
+"""Synthetic tasks on sequences of symbols, in disjoint splits, with known targets and gold alignments."""
 
 import random
 from collections.abc import Callable, Sequence

@@ -135,10 +135,7 @@ class Tokenizer:
         return [self._label(SPECIAL_TOKENS.get(id) or self._spelling(id, oov_tokens)) for id in ids]
 
     def labels(self, ids: Sequence[int], text: str, oov_tokens: Sequence[str] = ()) -> list[str]:
-        """Return `tokens` of the ids of a text, where a token outside the vocabulary is `<unk:SPELLING>`.
-
-        The ids may be truncated, or followed by EOS. Unknown subwords have no spelling, and stay `<unk>`.
-        """
+        """Return `tokens` of the ids of a text, where a token outside the vocabulary is `<unk:SPELLING>`."""
         tokens = self.tokens(ids, oov_tokens)
         if UNKNOWN not in tokens:
             return tokens

@@ -1,8 +1,4 @@
-"""Tokenizers of words, subwords, characters and symbols, trained on training texts.
-
-The settings are keyword-only: a configuration binds them with `_partial_` before the texts are available. The
-texts are read repeatedly.
-"""
+"""Tokenizers of words, subwords, characters and symbols, trained on training texts."""
 
 import logging
 import re
@@ -69,10 +65,7 @@ class Settings(VocabularySettings, TextSettings, total=False):
 
 
 def whitespace(texts: Iterable[str], **settings: Unpack[Settings]) -> Tokenizer:
-    """Train a tokenizer that splits at white space only.
-
-    Ids are ordered by frequency, then by code points.
-    """
+    """Train a tokenizer that splits at white space only."""
     return train_pieces(texts, pre_tokenizers.WhitespaceSplit(), **settings)
 
 

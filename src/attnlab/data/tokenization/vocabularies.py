@@ -53,10 +53,7 @@ class Vocabularies(NamedTuple):
         return text if pair.postprocess is None else pair.postprocess(text)
 
     def tokens(self, ids: Sequence[int], source: str, target: str = "") -> list[str]:
-        """Return a readable label for each target id, including ids copied from `source`.
-
-        The labels of unknown tokens have their spelling in a given `target`.
-        """
+        """Return a readable label for each target id, including ids copied from `source`."""
         return self.target.labels(ids, target, self._copied_tokens(ids, source))
 
     def _copied_tokens(self, ids: Sequence[int], source: str) -> list[str]:

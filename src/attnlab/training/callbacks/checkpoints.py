@@ -1,8 +1,4 @@
-"""Checkpoints of a training: the last one, from which it resumes bit-exactly, and the best one.
-
-The state that Lightning does not save, or saves at a place from which it cannot resume, is handled here: see
-`LastCheckpoint.on_save_checkpoint`, `on_load_checkpoint`, `on_train_start` and `_turn_back`.
-"""
+"""Checkpoints of a training: the last one, from which it resumes bit-exactly, and the best one."""
 
 import signal
 import time

@@ -100,9 +100,6 @@ def _test_splits(module: Seq2SeqModule) -> tuple[str, ...]:
 class AttentionFigures(FirstOutputs):
     """Plots attention weights to `figures/attention-<n>.png` and `.svg`, also during training.
 
-    Gold alignments are framed for as long as the output equals the reference. A mechanism without weights has
-    no figures.
-
     Args:
         count: number of sentences with heat maps, the first of the split.
         every_n_epochs: validation epochs between two sets of heat maps.

@@ -12,11 +12,7 @@ from torch import Tensor
 
 
 class Reproducible(Callback):
-    """Seeds all generators from (seed, trained batches, rank) before each batch and each evaluation.
-
-    A resumed run therefore draws the same dropout masks and teacher-forcing decisions as an uninterrupted
-    one.
-    """
+    """Seeds all generators from (seed, trained batches, rank) before each batch and each evaluation."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
@@ -38,10 +34,7 @@ class Reproducible(Callback):
 
 
 def seed_generators(*entropy: int) -> None:
-    """Seed the generators of Python, numpy and torch from a few numbers.
-
-    Equal numbers give equal draws. Different ones, such as 1, 2 and 2, 1, give independent draws.
-    """
+    """Seed the generators of Python, numpy and torch from a few numbers."""
     state = int(np.random.SeedSequence(entropy).generate_state(1)[0])
     random.seed(state)
     np.random.seed(state)  # noqa: NPY002  for libraries that draw from the global generator

@@ -81,10 +81,7 @@ class LossTerm(ABC):
         self.weight = weight
 
     def prepare(self, module: Trained) -> None:  # noqa: B027  # most terms need nothing
-        """Check and fetch what the term needs, before training starts.
-
-        Raise `UserError` if something is missing.
-        """
+        """Check and fetch what the term needs, before training starts."""
 
     @abstractmethod
     def __call__(self, outputs: Outputs, batch: Batch, progress: float) -> Tensor:
