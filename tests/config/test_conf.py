@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from attnlab.config.checks import allowed_settings, check_settings
 from attnlab.config.compose import apply_overrides, compose_run
-from attnlab.config.options import CONF, suggest
+from attnlab.config.options import CONF
 from attnlab.config.sections import SECTIONS
 from attnlab.data.tokenization.train import symbols
 from attnlab.data.tokenization.vocabularies import Vocabularies
@@ -233,23 +233,6 @@ def test_metric_of_another_corpus_cannot_be_monitored(section: str, composed: Co
     assert str(error.value).startswith(f"{section}.monitor=val/conala_bleu: ")
 
 
-@pytest.mark.parametrize("step", STEPS)
-def test_conala_steps_accumulate(step: str, composed: Composed) -> None:
-    config = composed("experiment=conala_steps", f"step={step}")
-    number = int(step[0])
-    assert config.variant == step
-    assert [
-        config.embedding.dropout == 0.3,
-        config.readout.tied,
-        config.target_tokenizer.subwords,
-        config.batching.batch_size == 32,
-        config.embedding.word_dropout == 0.1,
-        config.readout._target_.endswith("PointerGenerator"),
-        config.data.preparation.slots,
-        config.decoder.layer_norm,
-    ] == [number >= first for first in (1, 1, 2, 3, 4, 5, 6, 7)]
-
-
 def test_every_attention_can_be_swept_over_in_every_experiment() -> None:
     """An experiment that sets a key of one mechanism breaks all others: only one that composes it may."""
     for path in (CONF / "experiment").glob("*.yaml"):
@@ -272,15 +255,6 @@ def test_tied_readout_needs_no_shared_vocabulary_but_shared_embedding_does(compo
         build_all(composed(*TINY, *SYNTHETIC, "embedding.shared=true"))
     module, _ = build_all(composed(*TINY, *SYNTHETIC, "embedding.shared=true", "shared_vocabulary=true"))
     assert module.network.source_embedding is module.network.target_embedding
-
-
-def test_source_and_target_can_have_different_tokenizers(composed: Composed, parallel: Path) -> None:
-    config = composed(
-        "data=pairs", f"data.path={parallel}", "tokenizer=words", "tokenizer@target_tokenizer=characters"
-    )
-    vocabularies = build.build_vocabularies(config, build.build_corpus(config))
-    assert vocabularies.source.tokens(vocabularies.source.encode("The a")) == ["the", "a"]
-    assert vocabularies.target.tokens(vocabularies.target.encode("das")) == ["d", "a", "s"]
 
 
 def test_word_alignments_need_a_word_tokenizer(composed: Composed, parallel: Path, tmp_path: Path) -> None:
@@ -369,11 +343,6 @@ def test_every_setting_has_a_type() -> None:
             assert known[key] is not Any or not needed, (path, key)
 
 
-def test_suggest_returns_the_nearest_name_or_nothing() -> None:
-    assert "did you mean 'size'?" in suggest("sise", ["size", "layers"]).lower()
-    assert suggest("zzz", ["size", "layers"]) == ""
-
-
 def test_backward_half_needs_a_bidirectional_encoder(composed: Composed) -> None:
     with pytest.raises(UserError, match=r"encoder\.bidirectional=true"):
         build_all(composed(*TINY, *SYNTHETIC, "bridge.half=backward", "encoder.bidirectional=false"))
@@ -390,22 +359,6 @@ def test_exact_hard_attention_needs_its_decoder_and_weights(composed: Composed) 
         build.build_network(composed(*inflection), Vocabularies(tokens, tokens))
     network = build.build_network(composed(*inflection, "readout=marginal"), Vocabularies(tokens, tokens))
     assert network.latent_alignment
-
-
-def test_english_german_reads_the_tatoeba_export(composed: Composed, tmp_path: Path) -> None:
-    """Three columns: source, target and licence. Longer texts are truncated to 20 tokens."""
-    rows = [[f"I am number {i}!", f"Ich bin Nummer {i} — schön.", "CC-BY 2.0 (France)"] for i in range(40)]
-    rows.append([" ".join(["very"] * 30), " ".join(["sehr"] * 30), ""])
-    path = tmp_path / "deu.txt"
-    path.write_text("\n".join("\t".join(row) for row in rows) + "\n")
-    fractions = ("data.val_fraction=0.2", "data.test_fraction=0.2")
-    module, data = build_all(composed("experiment=eng_deu", f"data.path={path}", *fractions))
-    pairs = [pair for split in ("train", "val", "test") for pair in data.pairs(split)]
-    assert sorted(pair.source for pair in pairs) == sorted(row[0] for row in rows)
-    assert module.vocabularies.target.clean("Ich bin Nummer 7 — schön.") == "ich bin nummer 7 schön"
-    data.setup("test")
-    assert max(max(data.examples(split).source_lengths) for split in ("train", "val", "test")) == 20
-    assert max(max(data.examples(split).target_lengths) for split in ("train", "val", "test")) == 21
 
 
 @pytest.mark.slow

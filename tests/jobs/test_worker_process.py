@@ -3,19 +3,15 @@
 import errno
 import logging
 import os
-import shutil
 import signal
-import socket
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
 
 from attnlab.errors import INTERRUPTED, UserError
 from attnlab.files.run_directory import Run
@@ -91,29 +87,6 @@ def test_rank_in_a_step_of_several_tasks_is_that_of_slurm(monkeypatch: pytest.Mo
     assert worker.rank() == 1
 
 
-@pytest.mark.parametrize("length", [worker.LONGEST_FOLDER, worker.LONGEST_FOLDER + 1])
-def test_temporary_folder_that_is_too_long_for_sockets_is_refused(
-    length: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = Path("/tmp") / f"attnlab-{os.getpid()}".ljust(length - len("/tmp/"), "x")
-    monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    path = folder / "pymp-12345678" / "listener-12345678"  # as multiprocessing names its sockets
-    path.parent.mkdir(parents=True)
-    try:
-        worker.check_socket_path(OmegaConf.create({"batching": {"workers": 0}}))
-        with socket.socket(socket.AF_UNIX) as bound:
-            if length == worker.LONGEST_FOLDER:
-                bound.bind(str(path))
-                worker.check_socket_path(OmegaConf.create({"batching": {"workers": 1}}))
-            else:
-                with pytest.raises(OSError, match="AF_UNIX path too long"):
-                    bound.bind(str(path))
-                with pytest.raises(UserError, match=r"^batching.workers=1: .*set TMPDIR to a shorter one"):
-                    worker.check_socket_path(OmegaConf.create({"batching": {"workers": 1}}))
-    finally:
-        shutil.rmtree(folder)
-
-
 HUNG = """
 import signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -178,7 +151,7 @@ def test_failed_run_names_the_stack_trace_of_defects_only(
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(worker, "check_socket_path", fail)
+    monkeypatch.setattr(worker, "quieten_lightning", fail)
     run = Run(tmp_path)
     run.config.write_text("seed: 0\n")
     assert worker._train(run, first_rank=True) == code

@@ -171,11 +171,6 @@ def truncated(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-200])
 
 
-def with_a_changed_byte(path: Path) -> None:
-    torch.save({"state_dict": WEIGHTS, "attnlab": VOCABULARIES}, path)
-    path.write_bytes(path.read_bytes().replace(b"vocabularies", b"vocabularieS"))
-
-
 def untrained_run(path: Path) -> None:
     path.mkdir()
     (path / "config.yaml").write_text("seed: 1")
@@ -194,21 +189,13 @@ def with_vocabularies(vocabularies: object) -> Callable[[Path], None]:
     ("write", "message"),
     [
         (lambda path: None, "does not exist: give a run directory or a checkpoint file"),
-        (Path.mkdir, "is not a run directory: it contains no config.yaml"),
         (untrained_run, r"contains no checkpoint: train the run first"),
         (lambda path: path.write_bytes(pickle.dumps({})), "truncated, damaged or not a checkpoint"),
         (truncated, "not a checkpoint. Copy it again, or train the run that wrote it again with force=true"),
-        (with_a_changed_byte, "truncated, damaged or not a checkpoint.*checksum"),
         (saved_by_torch({"attnlab": Path("x")}), "contains Python objects other than tensors"),
         (saved_by_torch(torch.zeros(3)), "is not a checkpoint: it contains a Tensor"),
         (saved_by_torch({"state_dict": WEIGHTS, "epoch": 1}), "was not written by attnlab"),
-        (saved_by_torch({"attnlab": None}), "does not fit this version of attnlab"),
-        (saved_by_torch({"attnlab": VOCABULARIES}), "does not fit this version of attnlab: .*state_dict"),
         (with_vocabularies(["{", "{"]), "does not fit this version of attnlab"),
-        (
-            saved_by_torch({"attnlab": VOCABULARIES, "state_dict": {"model.x": torch.zeros(3)}}),
-            "contains no weights of a network",
-        ),
         (
             saved_by_torch({"attnlab": VOCABULARIES, "state_dict": {"network.x": 5}}),
             "contains no weights of a network",
@@ -223,11 +210,6 @@ def test_unusable_source_is_a_user_error(
     with pytest.raises(UserError, match=rf"init\.from: .*x\.ckpt.*{message}") as caught:
         read_source(str(path))
     assert "\n" not in str(caught.value)
-
-
-def test_unusable_path_is_a_user_error(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"init\.from: .* cannot be read .File name too long"):
-        read_source(str(tmp_path / ("a" * 300)))
 
 
 @pytest.mark.slow

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import subprocess
 import sys
 import threading
 import time
@@ -20,8 +19,7 @@ from attnlab.files.metrics_file import append_metrics, read_metrics
 from attnlab.files.run_directory import Run, prepare_run
 from attnlab.training import loggers
 from attnlab.training.loggers import finish_wandb, wandb_logger
-from commands import TINY_REVERSE, attnlab, clean_environment
-from forked import serve_program
+from commands import TINY_REVERSE, attnlab
 from wandb_files import read_offline, records
 
 SETTINGS: dict[str, Any] = {"mode": "offline", "tags": (), "timeout": 30}
@@ -244,81 +242,3 @@ def test_best_run_of_a_sweep_is_printed_as_a_command(tmp_path: Path) -> None:
         "best  dot-seed0-1a2b3c4d  val/loss 0.25",
         "attnlab train data.task=copy encoder.size=128 attention=dot",
     ]
-
-
-@pytest.mark.slow
-def test_wandb_sweep_and_agent_train_one_run_for_each_trial(tmp_path: Path) -> None:
-    """The documented sweep, with shorter trainings; the server queues two trials, then ends the agent."""
-    page = (Path(__file__).parents[2] / "docs" / "how-to" / "wandb.md").read_text()
-    sweep = yaml.safe_load(page.split("```yaml")[1].split("```")[0])
-    assert sweep["command"][:2] == ["attnlab", "train"]
-    program = tmp_path / "attnlab"
-    overrides = [*TINY_REVERSE, "logger=wandb", "logger.wandb.mode=offline", "trainer.max_epochs=1"]
-    sweep["command"] = [str(program), "train", *overrides, "${args}"]  # --encoder.size=64, the default form
-    (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(sweep))
-    trials = {
-        "trial1": {"encoder.size": 64, "optimizer.lr": 0.003, "attention": "general"},
-        "trial2": {"encoder.size": 128, "optimizer.lr": 0.004, "attention": "additive"},
-    }
-    stored: dict[str, Any] = {}
-    waiting = list(trials)
-
-    def store(variables: dict[str, Any]) -> dict[str, Any]:
-        stored.update(id="s", name="sweep7", config=variables["config"])
-        project = {"id": "p", "name": variables["projectName"], "entity": {"id": "e", "name": "e"}}
-        return {
-            "upsertSweep": {"sweep": {"name": "sweep7", "project": project}, "configValidationWarnings": []}
-        }
-
-    def read(_: dict[str, Any]) -> dict[str, Any]:
-        return {"project": {"sweep": {**stored, "runs": {"edges": []}}}}
-
-    def next_command(variables: dict[str, Any]) -> dict[str, Any]:
-        commands: list[dict[str, Any]] = []
-        if json.loads(variables["runState"]) == {}:  # no trial is running
-            commands = [{"type": "exit"}]
-            if waiting:
-                trial = waiting.pop(0)
-                values = {name: {"value": value} for name, value in trials[trial].items()}
-                commands = [{"type": "run", "run_id": trial, "program": "attnlab", "args": values}]
-        return {"agentHeartbeat": {"agent": {"id": "a"}, "commands": json.dumps(commands)}}
-
-    answers = {
-        **ANSWERS["logged_in"],
-        "mutation UpsertSweep": store,
-        "query SweepWithRuns": read,
-        "mutation CreateAgent": {"createAgent": {"agent": {"id": "a"}}},
-        "mutation Heartbeat": next_command,
-    }
-    with serving(answers) as address, serve_program(program):
-        environment = clean_environment(WANDB_BASE_URL=address, WANDB_API_KEY="0123456789" * 4)
-        for arguments in (
-            ["sweep", "--entity", "e", "--project", "search", "sweep.yaml"],
-            ["agent", "e/search/sweep7"],
-        ):
-            command = [sys.executable, "-m", "wandb", *arguments]
-            done = subprocess.run(
-                command,
-                cwd=tmp_path,
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=300,
-                check=False,
-            )
-            assert done.returncode == 0, done.stderr
-    assert yaml.safe_load(stored["config"])["parameters"] == sweep["parameters"]
-    runs = [Run(directory) for directory in (tmp_path / "outputs" / "reverse").iterdir()]
-    assert len(runs) == 2
-    for run in runs:
-        assert run.read_result()["status"] == "finished"
-        (path,) = run.directory.glob("wandb/offline-run-*/run-*.wandb")
-        (started,) = (record.run for record in records(path) if record.HasField("run"))
-        assert (started.sweep_id, started.entity, started.project) == ("sweep7", "e", "search")
-        config = run.read_config()
-        settings = {
-            "encoder.size": config.encoder.size,
-            "optimizer.lr": config.optimizer.lr,
-            "attention": config.variant,
-        }
-        assert settings == trials.pop(started.run_id)

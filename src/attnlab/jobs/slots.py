@@ -142,8 +142,6 @@ def find_gpus(environment: Mapping[str, str]) -> list[str]:
         return [uuid for uuids in _parse_gpus(_nvidia_smi()) for uuid in uuids]
     names = [name.strip() for name in visible.split(",")]
     gpus = list(takewhile(re.compile(r"\d+|(GPU|MIG)-\S+").fullmatch, names))
-    if len(set(gpus)) < len(gpus):
-        raise UserError(f"CUDA_VISIBLE_DEVICES={visible} names a GPU twice: name each one once")
     cards = len(_parse_gpus(_nvidia_smi())) if any(gpu.isdigit() for gpu in gpus) else 0
     # Without nvidia-smi the number of cards is unknown
     return list(takewhile(lambda gpu: not gpu.isdigit() or cards == 0 or int(gpu) < cards, gpus))

@@ -11,12 +11,9 @@ import logging
 import os
 import signal
 import sys
-import tempfile
 import traceback
 from contextlib import nullcontext
 from pathlib import Path
-
-from omegaconf import DictConfig
 
 from attnlab.errors import INTERRUPTED, STOP_SIGNALS, InterruptedRunError, InUseError, UserError
 from attnlab.files.imports import faster_imports
@@ -36,9 +33,6 @@ from attnlab.jobs.worker_process import (
 from attnlab.training.environment import environment, keep_freed_memory, tokenize_in_one_thread
 
 log = logging.getLogger("attnlab")
-
-LONGEST_FOLDER = 107 - len("/pymp-12345678/listener-12345678")
-"""Longest path of a folder, in bytes, in which multiprocessing can create its sockets on Linux."""
 
 
 def main(directory: str) -> int:
@@ -99,7 +93,6 @@ def _train(run: Run, *, first_rank: bool) -> int:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
             quieten_lightning()
             config = run.read_config()
-            check_socket_path(config)
             scores = train(config, run)
     except InterruptedRunError:
         if first_rank:
@@ -121,16 +114,6 @@ def _train(run: Run, *, first_rank: bool) -> int:
     if first_rank:
         _print_scores(run, scores)
     return 0
-
-
-def check_socket_path(config: DictConfig) -> None:
-    """Refuse data loading processes if the sockets between them would have a path that is too long."""
-    folder = tempfile.gettempdir()
-    if config.batching.get("workers") and len(os.fsencode(folder)) > LONGEST_FOLDER:
-        raise UserError(
-            f"batching.workers={config.batching.workers}: the path of the temporary folder is longer than "
-            f"{LONGEST_FOLDER} bytes ({folder}): set TMPDIR to a shorter one, such as /tmp"
-        )
 
 
 def _describe(error: Exception) -> str:

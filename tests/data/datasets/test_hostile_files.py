@@ -18,16 +18,13 @@ LONG = b"x" * 200_000
 
 TABLES = [
     (b"", "the file is empty"),
-    (b" \n\n \r\n", "the file is empty"),
     (b"\xef\xbb\xbf", "the file is empty"),
-    (b"\0" * 50, "line 1: NUL byte. Save the file as UTF-8 text"),
     (GOOD[:60] + b"\0", "line 4: NUL byte"),
     (GOOD.decode().encode("utf-16"), "line 1: NUL byte"),
     ("straße\tstreet\n".encode("latin-1"), r"line 1: not valid UTF-8 \(byte 0xdf\)"),
     (GOOD + b"caf\xe9\tcoffee\n", "line 21: not valid UTF-8"),
     (GOOD + "🙂".encode()[:3], "line 21: not valid UTF-8"),
     (b"\x89PNG\r\n\x1a\n" + bytes(range(256)), r"line 1: not valid UTF-8 \(byte 0x89\)"),
-    (b"PK\x03\x04\x14\x00\x00", "line 1: NUL byte"),
     (b"\x1f\x8bnot gzip at all", "the gzip file is truncated or damaged"),
     (gzip.compress(GOOD, mtime=0)[:-12], "the gzip file is truncated or damaged"),
     (gzip.compress(GOOD, mtime=0)[:-8] + b"\xff" * 8, "the gzip file is truncated or damaged"),
@@ -39,31 +36,24 @@ TABLES = [
     (b"one\tline\n", "training and validation data is empty: 1 pairs"),
     (b"a\tb\nA!\tc\na\td\n", "validation and test data is empty: 3 pairs with 1 different"),
     (OBJECTS, "line 1: 1 column"),
-    (b"<html><body>404: not found</body></html>\n", "line 1: 1 column"),
-    (b"version https://git-lfs.github.com/spec/v1\n", "line 1: 1 column"),
 ]
 
 JSON = [
     (b"", "the file is empty"),
     (b"[]\n", "line 1: a list in place of a JSON object per line"),
     (b'[\n{"source": "a", "target": "b"}\n]\n', r"line 1: not valid JSON \(Expecting value"),
-    (b"null\n", "line 1: a NoneType in place of a JSON object"),
     (b"5\n", "line 1: a int in place of a JSON object"),
-    (b'"text"\n', "line 1: a str in place of a JSON object"),
     (b"{}\n", "line 1: no key 'source' among no keys"),
     (OBJECTS + b'{"source": "a"}\n', "line 21: no key 'target' among source. Set data.languages"),
     (b'{"de": "a", "en": "b"}\n', r"line 1: no key 'source' among de, en. Set data.languages=\["),
     (b'{"translation": {"de": "a", "en": "b"}}\n', "line 1: no key 'source' among de, en"),
     (b'{"source": 1, "target": "b"}\n', "line 1: 'source' is int, not text"),
-    (b'{"source": null, "target": "b"}\n', "line 1: 'source' is NoneType, not text"),
     (b'{"source": ["a"], "target": "b"}\n', "line 1: 'source' is list, not text"),
     (b'{"source": "", "target": "b"}\n', "line 1: the source is empty"),
     (b'{"source": "a", "target": "\\ud800"}\n', "line 1: 'target' is text with a lone surrogate"),
     (OBJECTS + b'{"source": "a", "target": "b"', "line 21: not valid JSON"),
     (OBJECTS.replace(b'"', b"'"), "line 1: not valid JSON"),
-    (GOOD, "line 1: not valid JSON"),
     (b"[" * 100_000, "line 1: not valid JSON|line 1: not valid JSON .nested too deeply"),
-    (LONG + b"\n", "line 1: not valid JSON"),
     (b'{"source": "a", "target": "b"}\n', "training and validation data is empty: 1 pairs"),
 ]
 
@@ -72,8 +62,6 @@ ALIGNED = [
     (LINES[:-8], "pairs.de has 20 lines, but .*pairs.en has 19. The files must have the same number"),
     (LINES + b"more\n", "pairs.de has 20 lines, but .*pairs.en has 21"),
     (LONG, "pairs.de has 20 lines, but .*pairs.en has 1"),
-    (OBJECTS[:100], "pairs.de has 20 lines, but .*pairs.en has"),
-    (b"\n" * 20 + b"x", "pairs.de has 20 lines, but .*pairs.en has 21"),
 ]
 
 LINKS = b"0-0 1-1\n" * 20
@@ -81,9 +69,7 @@ ALIGNMENTS = [
     (b"", "links: the file is empty"),
     (LINKS[:-8], "pairs.tsv has 20 lines, but .*links has 19. The files must have the same number"),
     (LINKS + b"0-0\n", "pairs.tsv has 20 lines, but .*links has 21"),
-    (LINKS.replace(b"\n", b"\n\n"), "pairs.tsv has 20 lines, but .*links has 40"),
     (GOOD, "line 1: 'source' is not a link. Write SOURCE-TARGET with token numbers from 0, such as 0-0"),
-    (OBJECTS, "line 1: '.*' is not a link"),
     *(
         (LINKS[:8] + link.encode() + LINKS[11:], f"line 2: '{re.escape(link)}' is not a link")
         for link in ("0:1", "0-", "-1-0", "0-1-2", "0p1", "0,1", "(0,1)", "1.0-1", "a-b", "0–1", "0", "²-0")
@@ -166,7 +152,6 @@ def test_unusable_test_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tes
             "not compressed by gzip. Rename it without .gz",
         ),
         ("a" * 300, lambda path: None, "cannot be read .File name too long."),
-        ("loop", lambda path: path.symlink_to(path), "cannot be read .Too many levels of symbolic links."),
         ("nul\0name", lambda path: None, "is not a valid path .embedded null byte."),
     ],
 )
