@@ -61,11 +61,7 @@ def user_folders() -> list[Path]:
 
 @contextmanager
 def config_dirs(folders: Sequence[str]) -> Iterator[None]:
-    """Find options in these folders, and modules beside them, inside the block.
-
-    Raises:
-        UsageError: if a folder does not exist, or has an option with the name of a shipped one.
-    """
+    """Find options in these folders, and modules beside them, inside the block."""
     environment, path = os.environ.get(CONFIG_DIR), [*sys.path]
     added = [str(Path(folder).expanduser().absolute()) for folder in folders]
     if added:

@@ -47,10 +47,6 @@ UNKNOWN_READ, UNKNOWN_EXAMPLES = 100, 3
 class Sequences:
     """Sequences of token ids with different lengths, stored in one array.
 
-    Args:
-        store: the arrays of `append`.
-        name: start of their names.
-
     Attributes:
         lengths: length of each sequence, [N].
     """
@@ -275,12 +271,7 @@ def _check(
 def describe_unknown(
     count: int, total: int, side: str, place: str, tokens: Iterable[str], tokenizer: Tokenizer
 ) -> str:
-    """Describe `count` of `total` tokens of one side that are outside the vocabulary, with examples.
-
-    Args:
-        place: what the tokens are of.
-        tokens: distinct tokens, of which the first are the examples. Subwords have lost their spelling.
-    """
+    """Describe `count` of `total` tokens of one side that are outside the vocabulary, with examples."""
     named = islice((token.strip() or token for token in tokens if token != UNKNOWN), UNKNOWN_EXAMPLES)
     examples = ", ".join(
         repr(escape_control_characters(token)) + _other_form(token, tokenizer) for token in named

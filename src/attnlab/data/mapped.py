@@ -162,13 +162,7 @@ class MappedPairs(Sequence[Pair]):
 def gather(
     read: Callable[[], Iterator[Pair]], *, cache: Path | None, key: Callable[[], Key | None], noun: str
 ) -> Sequence[Pair]:
-    """Return pairs that are read one by one: a list of a few, or files of the cache for many.
-
-    Args:
-        read: reads the pairs with their origins, and without post-processing.
-        cache: folder of the cache; None for a list in any case.
-        key: returns everything that the pairs depend on; None if it cannot be determined.
-    """
+    """Return pairs that are read one by one: a list of a few, or files of the cache for many."""
     described = None if cache is None else key()
     if cache is None or described is None:
         return list(read())

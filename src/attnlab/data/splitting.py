@@ -189,11 +189,6 @@ def draw_disjoint(
 
     Each split has its own random generator and excludes the sources of the splits before it. Settings of a
     split therefore do not change those before it. Within a split a source may repeat.
-
-    Args:
-        splits: the size of each split, and a function that draws the shape of an example, such as its length.
-        example: draws an example of a shape; repeated until its source is in no earlier split.
-        seed: seed of the generators, with the name of the split.
     """
     taken: set[str] = set()
     drawn: dict[str, list[Pair]] = {}

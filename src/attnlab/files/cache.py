@@ -64,9 +64,6 @@ def find_or_write(root: Path, key: Key, write: Callable[[Path], dict[str, Any]],
         write: writes the files into an empty folder, and returns plain values to keep. What `attnlab.data`
             logs meanwhile is kept too, and logged by every process that reads the folder.
         noun: the files in messages, such as "the token ids of the training data".
-
-    Raises:
-        UserError: if the cache cannot be written.
     """
     cached = find(root, key)
     if cached is not None:
@@ -110,12 +107,7 @@ def deferred_messages() -> Iterator[list[tuple[str, int, str]]]:
 
 
 def with_progress(items: Iterable[Item], noun: str, *, size: Callable[[Item], int]) -> Iterator[Item]:
-    """Yield items, and log every 10 seconds how many of what they contain were processed.
-
-    Args:
-        noun: what is counted, such as "pairs read".
-        size: the number of them in an item.
-    """
+    """Yield items, and log every 10 seconds how many of what they contain were processed."""
     start = last = time.monotonic()
     count = 0
     for item in items:

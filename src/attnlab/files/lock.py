@@ -24,9 +24,6 @@ def lock_directory(directory: Path) -> Iterator[None]:
 
     A holder whose parent process is gone is stopping (see `attnlab.jobs.worker_process`): wait for its end,
     at most `STOPPING_TIMEOUT` seconds.
-
-    Raises:
-        InUseError: if another process holds the lock.
     """
     # Neither flock nor the package filelock, which uses it: forked data loaders would still hold the lock
     # after this process is killed

@@ -28,9 +28,6 @@ def read_metrics(path: Path) -> dict[str, list[tuple[int, float]]]:
     """Read the (step, value) pairs of each metric, in the order logged.
 
     An incomplete last line, as a run that is still writing leaves it, is ignored.
-
-    Raises:
-        ValueError, KeyError, TypeError: if a row is damaged.
     """
     series: dict[str, list[tuple[int, float]]] = {}
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -59,13 +56,7 @@ def read_rows(path: Path) -> Iterator[tuple[int | None, int, dict[str, float]]]:
 
 
 def read_latest(path: Path, metric: str, *, size: int = 1 << 16) -> tuple[int, float] | None:
-    """Return the epoch, from 0, and the value of a metric's last row; None if the end of the file has none.
-
-    Args:
-        path: a file that may be growing, or not exist yet.
-        metric: a metric that is logged with its epoch.
-        size: number of bytes at the end of the file that are read.
-    """
+    """Return the epoch, from 0, and the value of a metric's last row; None if the end of the file has none."""
     try:
         with path.open("rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - size))

@@ -23,20 +23,13 @@ def read_text(path: str | Path, *, setting: str | None = None) -> str:
 
     Args:
         setting: the option that names the file, such as "data.path", for error messages.
-
-    Raises:
-        UserError: if the file cannot be read, is empty, or is not UTF-8 text.
     """
     with _open(path, setting) as file:
         return decode(file.read(), name=str(path))
 
 
 def read_lines(path: str | Path, *, setting: str | None = None) -> Iterator[str]:
-    """Yield the lines of a text file, those of `split_lines(read_text(path))`, in constant memory.
-
-    Raises:
-        UserError: as `read_text`; the lines before a broken one are yielded first.
-    """
+    """Yield the lines of a text file, those of `split_lines(read_text(path))`, in constant memory."""
     with _open(path, setting) as file:
         is_blank = True
         for number, line in enumerate(file, start=1):

@@ -91,11 +91,7 @@ def escape_control_characters(text: str) -> str:
 
 
 def print_line(text: str, style: str | None = None, *, console: Console | None = None) -> None:
-    """Print one line as it is: without wrapping or markup, and with control characters escaped.
-
-    Args:
-        console: console to print to; by default that of standard output.
-    """
+    """Print one line as it is: without wrapping or markup, and with control characters escaped."""
     from rich.console import Console
 
     (console or Console()).print(

@@ -10,10 +10,5 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_yaml(path: Path) -> Any:
-    """Return the content of a file; {} if it is empty.
-
-    Raises:
-        OSError: if it cannot be read.
-        yaml.YAMLError: if it is not YAML.
-    """
+    """Return the content of a file; {} if it is empty."""
     return yaml.load(path.read_bytes(), LOADER) or {}

@@ -35,14 +35,7 @@ Compose = Callable[[Sequence[str]], DictConfig]
 
 
 class Search:
-    """The trials of one variant.
-
-    Args:
-        overrides: overrides of the variant.
-        space: the sweep of each setting that is searched.
-        sampler: class of the sampler and its arguments.
-        compose: returns the configuration of a job.
-    """
+    """The trials of one variant."""
 
     def __init__(
         self, overrides: Sequence[str], space: Mapping[str, Override], sampler: DictConfig, compose: Compose

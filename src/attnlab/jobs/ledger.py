@@ -29,11 +29,7 @@ class Ledger:
         self.runs: dict[Path, Run] = {}
 
     def expect(self, configs: Sequence[DictConfig]) -> None:
-        """Record runs before they start, perhaps in other processes.
-
-        Raises:
-            UsageError: if two are equal, or one cannot be built.
-        """
+        """Record runs before they start, perhaps in other processes."""
         expected: dict[Path, DictConfig] = {}
         for config in configs:
             check_job(config)
@@ -53,11 +49,7 @@ class Ledger:
         self.runs |= {directory: Run(directory) for directory in expected}
 
     def prepare(self, config: DictConfig) -> Run:
-        """Create the run directory of a job, unless another process uses it, and record the run.
-
-        Raises:
-            UserError: if the configuration cannot be trained, or `force=true` cannot remove earlier results.
-        """
+        """Create the run directory of a job, unless another process uses it, and record the run."""
         check_job(config)
         run = run_of(config)
         self.runs[run.directory] = run

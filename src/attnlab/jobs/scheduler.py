@@ -106,11 +106,7 @@ class Scheduler(ABC):
         return self.signals > 0
 
     def train(self, runs: Sequence[Run]) -> None:
-        """Train all runs that are not finished; their results are in their directories.
-
-        Raises:
-            KeyboardInterrupt: after a stop signal.
-        """
+        """Train all runs that are not finished; their results are in their directories."""
         console = Console(stderr=True)
         self.pending = unfinished(runs, console)
         self.progress = SweepProgress(console, len(self.pending))

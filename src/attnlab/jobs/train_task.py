@@ -46,10 +46,6 @@ class TrainTask:
 
         Returns:
             The monitored metric of a job, for a sweeper that optimises it; None if it failed.
-
-        Raises:
-            UserError: if a job cannot be trained.
-            KeyboardInterrupt: if a job was interrupted, so that no further job starts.
         """
         if HydraConfig.get().mode == RunMode.MULTIRUN:
             return self._train_job(config)

@@ -74,11 +74,6 @@ def train_in_worker(run: Run, *, report: Callable[[], None] = lambda: None, to_l
 
     The worker is killed if it has not stopped `STOP_TIMEOUT` seconds after the first signal, and at a second
     SIGINT.
-
-    Args:
-        run: a run whose config.yaml exists.
-        report: called every `REPORT_INTERVAL` seconds, and when the worker has ended.
-        to_log: see `start_worker`.
     """
     stopping = False
     with start_worker(run, to_log=to_log) as worker:
@@ -164,10 +159,6 @@ def record_exit(run: Run, code: int, *, stopping: bool) -> int:
 
     It is 0, 1, `REFUSED`, `INTERRUPTED`, or `IN_USE` if another process works on the run and will record its
     status.
-
-    Args:
-        code: the worker's return code, negative if a signal ended it.
-        stopping: whether a stop signal was sent to it.
     """
     try:
         with run.lock():

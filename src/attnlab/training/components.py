@@ -66,11 +66,6 @@ def build_objects(
 ) -> tuple[Seq2SeqModule, Seq2SeqData, dict[str, Any]]:
     """Build the data, the network and the module of a training. Parts from outside are checked first.
 
-    Args:
-        config: composed configuration.
-        corpus: replaces the dataset of the configuration.
-        run: run directory. A resumed run keeps its vocabularies and its precision.
-
     Returns:
         The module, whose configuration has the settings that follow from the machine, the data and other
         settings; the data; and "init", the origin of the initial weights, if they are not random.

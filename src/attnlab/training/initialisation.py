@@ -78,10 +78,6 @@ def find_source(
     """Return the checkpoint that a run starts from, and the vocabularies of the run.
 
     A run that resumes needs only its own checkpoint: it is not initialised, and has its vocabularies.
-
-    Args:
-        location: run directory or checkpoint file to start from; None for random weights.
-        trained: vocabularies of the training data, whose new entries are added to those of the checkpoint.
     """
     if location is None:
         return None, trained

@@ -30,9 +30,6 @@ class MetricsFile(Logger):
 
     A resumed run first truncates the file to its length at the time of the checkpoint. The file then equals
     that of an uninterrupted run to the last digit, except for `throughput/…`.
-
-    Args:
-        path: the file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -83,9 +80,6 @@ class TolerantWandbLogger(WandbLogger):
 
     The summary has the best value of each validation metric as `best/val/loss`, beside the last one,
     `val/loss`.
-
-    Args:
-        experiment: the run of `wandb.init`.
     """
 
     def __init__(self, experiment: Any) -> None:

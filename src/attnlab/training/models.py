@@ -38,11 +38,6 @@ def load_network(
 ) -> tuple[DictConfig, Vocabularies, Seq2Seq, dict[str, Any]]:
     """Restore a trained network, in evaluation mode, from its checkpoint alone.
 
-    Args:
-        path: the checkpoint.
-        trust: see `attnlab.config.trust`.
-        training: keep the loss terms in the configuration.
-
     Returns:
         Configuration, vocabularies and network, and what `checkpoint_contents` added to the checkpoint.
     """

@@ -45,11 +45,6 @@ def check_parts(
 ) -> Iterator[str]:
     """Check the parts that are not attnlab's own, which tests cannot know; see `attnlab.testing`.
 
-    Args:
-        network: network of the configuration, which knows the sizes.
-        tokenizer: of the source, for encoders that take it.
-        shipped: check the parts of attnlab too.
-
     Yields:
         The name of each part that passed, such as "attention cosine.Cosine".
     """

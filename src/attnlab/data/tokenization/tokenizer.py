@@ -91,9 +91,6 @@ class Tokenizer:
     The special tokens PAD, SOS and EOS have the ids 0 to 2. They are not part of the wrapped pipeline, whose
     own ids are shifted by 3, so that no text is ever encoded as a special token, not even the text `<eos>`.
     `encode` adds no special tokens.
-
-    Args:
-        pipeline: the model, and how texts are normalised, split and joined.
     """
 
     def __init__(self, pipeline: Pipeline) -> None:

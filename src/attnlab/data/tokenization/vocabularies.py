@@ -97,13 +97,7 @@ def train_vocabularies(
     target: Training | None = None,
     shared: bool = False,
 ) -> Vocabularies:
-    """Train the tokenizers of both sides on the training split, or on `SAMPLE` pairs of it.
-
-    Args:
-        source: trains the source tokenizer.
-        target: trains the target tokenizer; None for the same function as `source`.
-        shared: train one tokenizer on the texts of both sides. `target` must then be None.
-    """
+    """Train the tokenizers of both sides on the training split, or on `SAMPLE` pairs of it."""
     if shared and target is not None:
         raise UserError(
             "target_tokenizer is set, but shared_vocabulary=true uses one tokenizer for both sides: "

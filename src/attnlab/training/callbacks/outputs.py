@@ -57,10 +57,6 @@ class FirstOutputs(Callback, ABC):
 
     At the end of a run the best model's are from the test split (the first test set), or from the validation
     split if there is no test split.
-
-    Args:
-        run: run directory.
-        count: number of sentences, the first of the split.
     """
 
     def __init__(self, run: Run, count: int) -> None:
