@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.files.metrics_file import append_metrics, read_latest, read_metrics
+from attnlab.files.metrics_file import append_metrics, read_metrics
 from attnlab.training.loggers import MetricsFile
 
 
@@ -55,17 +55,3 @@ def test_file_cut_anywhere_continues_with_complete_rows(
     path.unlink()
     file.truncate(0)
     assert not path.exists()
-
-
-def test_latest_row_of_a_metric(tmp_path: Path) -> None:
-    path = tmp_path / "metrics.csv"
-    assert read_latest(path, "val/loss") is None
-    for epoch in range(20):
-        append_metrics(path, {"val/loss": epoch / 8, "val/bleu": 1.0}, epoch=epoch, step=epoch)
-        append_metrics(path, {"lr": 0.1}, epoch=None, step=epoch)
-    with path.open("a") as file:
-        file.write("20,20,val/loss,9")
-    assert read_latest(path, "val/loss") == (19, 19 / 8)
-    assert read_latest(path, "val/loss", size=70) == (19, 19 / 8)
-    assert read_latest(path, "val/loss", size=10) is None
-    assert read_latest(path, "lr") is None

@@ -5,7 +5,6 @@ One number per line: epoch (empty for numbers of no epoch), step, metric, value.
 
 import csv
 import itertools
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -53,20 +52,6 @@ def read_rows(path: Path) -> Iterator[tuple[int | None, int, dict[str, float]]]:
                 metrics = {}
             metrics[row["metric"]] = float(row["value"])
         yield int(epoch) if epoch else None, int(step), metrics
-
-
-def read_latest(path: Path, metric: str, *, size: int = 1 << 16) -> tuple[int, float] | None:
-    """Return the epoch, from 0, and the value of a metric's last row; None if the end of the file has none."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - size))
-            lines = file.read().decode(errors="replace").split("\n")[:-1]
-    except OSError:
-        return None
-    for row in reversed(list(csv.reader(lines))):
-        if len(row) == len(COLUMNS) and row[2] == metric and row[0].isdigit():
-            return int(row[0]), float(row[3])
-    return None
 
 
 def cut_incomplete_rows(path: Path, length: int) -> int:

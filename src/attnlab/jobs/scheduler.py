@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from attnlab.errors import InUseError
-from attnlab.files.metrics_file import read_latest
+from attnlab.files.metrics_file import read_metrics
 from attnlab.files.run_directory import Run
 from attnlab.files.terminal import print_line
 from attnlab.jobs.interruption import handle_signals
@@ -35,29 +35,27 @@ class SweepProgress:
         )
         self.total = total
         self.sweep = self.bar.add_task("checking", total=total)
-        self.printed: dict[Run, tuple[float, int]] = {}  # when a job was last looked at, and its epoch then
+        self.printed: dict[Run, tuple[float, int]] = {}  # when a job was last looked at, and its step then
 
     def print(self, line: str) -> None:
         """Print a line above the bar."""
         print_line(line, console=self.bar.console)
 
     def update(self, running: Sequence[Run], *, pending: int, failed: int) -> None:
-        """Show the state of the sweep, and the epochs of its running jobs."""
+        """Show the state of the sweep, and the last validations of its running jobs."""
         status = f"{len(running)} running · {pending - len(running)} waiting · {failed} failed"
         self.bar.update(self.sweep, description=status, completed=self.total - pending)
         now = time.monotonic()
         for run in running:
-            before, printed = self.printed.setdefault(run, (now, 0))
-            if now - before < LINE_INTERVAL:
+            before, printed = self.printed.setdefault(run, (now, -1))
+            if now - before < LINE_INTERVAL or not run.metrics.is_file():
                 continue
-            settings = run.read_settings()
-            monitor, epochs = settings["checkpoint"]["monitor"], settings["trainer"].get("max_epochs", "?")
-            latest = read_latest(run.metrics, monitor)
-            epoch = 0 if latest is None else latest[0] + 1
-            self.printed[run] = now, epoch
-            if latest is not None and epoch > printed:
-                score = metric(monitor).with_unit(latest[1])
-                self.print(f"{'epoch':12} {epoch}/{epochs} {run.directory.name}  {monitor} {score}")
+            monitor = run.read_settings()["checkpoint"]["monitor"]
+            step, score = [(-1, 0.0), *read_metrics(run.metrics).get(monitor, [])][-1]
+            self.printed[run] = now, step
+            if step > printed:
+                value = metric(monitor).with_unit(score)
+                self.print(f"{'running':12} step {step}  {run.directory.name}  {monitor} {value}")
 
 
 class Scheduler(ABC):
