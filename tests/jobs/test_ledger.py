@@ -38,12 +38,11 @@ def test_table_lists_every_job_and_error(tmp_path: Path, monkeypatch: pytest.Mon
     study = tmp_path / "outputs" / "a study"
     metrics = {"val/loss": 0.25, "val/bleu": 31.0}
     job(jobs, study, "none-seed0", status="failed", error="no such file: [x]\n:x:.tsv")
-    finished = job(jobs, study, "dot-seed0", status="finished", metrics=metrics, seconds=3725.2)
+    job(jobs, study, "dot-seed0", status="finished", metrics=metrics, seconds=3725.2)
     another = tmp_path / "outputs" / "another"
     job(jobs, another, "dot-seed1", "val/bleu", status="finished", metrics=metrics, seconds=61.6)
     job(jobs, study, "dot-seed2", status="running")
     job(jobs, study, "[3]-seed3", status="interrupted")
-    (finished.directory / "wandb" / "offline-run-1").mkdir(parents=True)
     lines = printed_lines(jobs)
     folder = "outputs/a study"
     assert lines[0] == "outputs"
@@ -55,7 +54,6 @@ def test_table_lists_every_job_and_error(tmp_path: Path, monkeypatch: pytest.Mon
         "a study/dot-seed2 waiting",
     ]
     assert f"failed {folder}/none-seed0: no such file: [x] :x:.tsv" in lines
-    assert lines[-1] == f"to upload (optional): wandb sync '{folder}'/*/wandb/offline-run-*"
     assert not [line for line in printed_lines(jobs, width=40) if "…" in line]
 
 

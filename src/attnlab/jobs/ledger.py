@@ -17,7 +17,7 @@ from attnlab.errors import INTERRUPTED, InUseError, UsageError
 from attnlab.files.run_directory import Run, prepare_run, run_of
 from attnlab.files.run_identity import flatten
 from attnlab.files.terminal import print_line
-from attnlab.jobs.status import STATES, Status, is_offline, print_wandb_sync, read_status, relative
+from attnlab.jobs.status import STATES, Status, read_status, relative
 from attnlab.jobs.worker_process import kill, start_supervised, worker_environment
 from attnlab.metrics.registry import metric
 
@@ -96,8 +96,6 @@ def _print_table(jobs: Sequence[Status], console: Console) -> None:
     for job in jobs:
         if job.result.get("error") or job.note:
             print_line(job.describe(), console=console)
-    for folder in dict.fromkeys(job.run.directory.parent for job in jobs if is_offline(job.run)):
-        print_wandb_sync(folder, "*/", console)
 
 
 def check_job(config: DictConfig) -> None:

@@ -1,19 +1,16 @@
 """State and result of runs, in lines and in the table that ends a sweep. Imports no torch."""
 
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from attnlab.errors import InUseError
 from attnlab.files import terminal
 from attnlab.files.digests import changed_files
 from attnlab.files.run_directory import Run
-from attnlab.files.terminal import print_line
 from attnlab.metrics.registry import metric
 
 STATES = ("finished", "failed", "interrupted", "in use", "waiting")
@@ -99,17 +96,6 @@ def print_scores(run: Run, scores: Mapping[str, float]) -> None:
     for name in dict.fromkeys(name for column in columns.values() for name in column):
         table.add_row(name, *(column.get(name, "") for column in columns.values()))
     terminal.print_table(table)
-
-
-def is_offline(run: Run) -> bool:
-    """Return whether W&B has logged the run only to its directory."""
-    return any(run.directory.glob("wandb/offline-run-*"))
-
-
-def print_wandb_sync(folder: Path, runs: str, console: Console | None = None) -> None:
-    """Print the command that uploads the W&B logs of a run directory, or of the ones in a folder."""
-    command = f"wandb sync {shlex.quote(relative(folder))}/{runs}wandb/offline-run-*"
-    print_line(f"to upload (optional): {command}", console=console)
 
 
 def _changed(result: Mapping[str, Any]) -> str:

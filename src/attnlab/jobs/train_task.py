@@ -15,7 +15,7 @@ from attnlab.errors import INTERRUPTED, UsageError, UserError
 from attnlab.files.run_directory import Run, prepare_run, run_of
 from attnlab.jobs.ledger import Ledger, check_job
 from attnlab.jobs.scheduler import Scheduler
-from attnlab.jobs.status import is_offline, print_finished, print_wandb_sync, read_status, state
+from attnlab.jobs.status import print_finished, read_status, state
 from attnlab.jobs.worker_process import IN_USE, REFUSED, train_in_worker
 
 
@@ -78,8 +78,6 @@ class TrainTask:
             raise
         if code == REFUSED and created:
             run.discard()
-        if code not in (INTERRUPTED, REFUSED) and is_offline(run):
-            print_wandb_sync(run.directory, "")
         return 1 if code == IN_USE else code
 
     def _train_job(self, config: DictConfig) -> float | None:
