@@ -305,8 +305,8 @@ def _check_name(key: str, value: Any) -> None:
     text = "" if value is None else str(value)
     if not NAME.fullmatch(text) or not text.isprintable() or len(text.encode()) > LONGEST_NAME:
         raise UsageError(
-            f"{key}={show(text[:20])}: must be the name of one folder, with at most {LONGEST_NAME} bytes, "
-            "without / and \\, not starting with -, ~ or a space, and not ending with a dot or a space; "
+            f"{key}={text[:20]!r}: must be the name of one folder, with at most {LONGEST_NAME} bytes, "
+            "without / and \\, not starting with -, ~ or a space, and not ending with a space or a dot; "
             "paths.output sets where it is"
         )
 
