@@ -84,9 +84,7 @@ def build_objects(
     network = build_network(config, vocabularies)
     for part in check_parts(config, network, vocabularies.source):
         log.info("%s keeps its contract", part)
-    report: dict[str, Any] = {}
-    if source is not None:
-        report["init"] = initialise(network, vocabularies, source)
+    report = {} if source is None else {"init": initialise(network, vocabularies, source)}
     freeze(network, init.get("freeze", []))
     check_positions(network, data)
     module = build_module(config, network, vocabularies, corpus)

@@ -1,6 +1,5 @@
 """Sentence pairs with files for training, validation and test, or split at random."""
 
-import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,6 @@ from attnlab.data.datasets.pair_files import Layout
 from attnlab.data.splitting import TestSets, split_off
 from attnlab.errors import UserError
 from attnlab.settings import Count, FilePath, FolderPath, Fraction, Size
-
-log = logging.getLogger(__name__)
 
 
 def load_pairs(
@@ -81,11 +78,7 @@ def load_pairs(
         cache=root,
     )
     val_pairs, test_sets, files = read_evaluation_sets(
-        layout,
-        val=val,
-        test=test,
-        alignments=alignments,
-        cache=root,
+        layout, val=val, test=test, alignments=alignments, cache=root
     )
     return split_off(
         read.pairs,
