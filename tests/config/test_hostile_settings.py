@@ -40,7 +40,7 @@ GROUPS = {
     """,
     NUMBER: """
         embedding.dropout=nan encoder.recurrent_dropout=inf decoder.dropout=x loss.terms.alignment.weight=-1
-        teacher_forcing.steps=0 search.length_penalty=-1 reranking.coverage_penalty=-0.2
+        scheduler.schedule.max_lr=0 search.length_penalty=-1 reranking.coverage_penalty=-0.2
     """,
     FLAG: """
         force=yes_please quick=2 fused=null attention_bias=1 embedding.shared=si encoder.layer_norm=null
