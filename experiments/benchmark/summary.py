@@ -1,6 +1,6 @@
 """Print the tables of this folder's README from the stored results, and draw scores.svg.
 
-python summary.py [RUNS FILE.csv]: with the folder of the run directories, write FILE.csv and FILE.npz first.
+python summary.py [RUNS FILE.csv]: with the folder of the runs, write FILE.csv, .npz and .jsonl first.
 """
 
 import sys
@@ -40,7 +40,9 @@ def main(runs: str | None = None, file: str = str(benchmark.STORED)) -> None:
     if runs is not None:
         study = collect([Path(runs)])
         benchmark.write(benchmark.from_runs(study), Path(file))
-        write_predictions(benchmark.EXAMPLES, map(example, reference_runs(study)), weights="pack")
+        write_predictions(
+            Path(file).with_suffix(".jsonl"), map(example, reference_runs(study)), weights="pack"
+        )
     results = benchmark.read(Path(file)).complete()
     print(f"### All tasks\n\n{benchmark.ranking(results).markdown()}")
     scores = benchmark.scores_table(results)
