@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import pytest
 import torch
+import torch.nn.functional as F
 from lightning.pytorch import Trainer
 from omegaconf import DictConfig
 from torch import Tensor
@@ -16,9 +17,9 @@ from attnlab.errors import UserError
 from attnlab.files.metrics_file import read_metrics
 from attnlab.files.run_identity import identify
 from attnlab.training.loggers import MetricsFile
-from attnlab.training.losses.alignment import guided_alignment_loss
+from attnlab.training.losses.alignment import GuidedAlignment
 from attnlab.training.losses.base import LossTerm, Outputs
-from attnlab.training.losses.coverage import coverage_loss
+from attnlab.training.losses.coverage import Coverage
 from attnlab.training.losses.distillation import Distillation
 from attnlab.types import PAD, Batch
 from commands import attnlab
@@ -26,6 +27,23 @@ from networks import forced_logits, make_batch, make_network
 from tiny_runs import QUIET, SYNTHETIC, TINY, build_all, training_loss
 
 Composed = Callable[..., DictConfig]
+
+
+def value_of(term: LossTerm, weights: Tensor, real: Tensor) -> Tensor:
+    """Return the value of a term for attention weights [B, T, S] of targets that are real [B, T]."""
+    empty = torch.empty(0)
+    batch = Batch(empty, empty, F.pad(real.long(), (1, 0)), empty)
+    return term(Outputs(weights.requires_grad_(), empty, empty), batch, 0.0)
+
+
+def coverage_loss(weights: Tensor, real: Tensor) -> Tensor:
+    return value_of(Coverage(), weights, real)
+
+
+def guided_alignment_loss(weights: Tensor, alignment: Tensor, real: Tensor) -> Tensor:
+    term = GuidedAlignment()
+    term.gold_alignment = lambda *_: alignment
+    return value_of(term, weights, real)
 
 
 def test_guided_alignment_equals_the_cross_entropy_by_hand() -> None:

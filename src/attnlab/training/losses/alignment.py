@@ -12,7 +12,14 @@ FLOOR = 1e-10
 
 
 class GuidedAlignment(LossTerm):
-    """Guided alignment: trains the attention weights towards word alignments (Chen et al. 2016).
+    """Guided alignment: cross-entropy of the attention weights against word alignments (Chen et al. 2016).
+
+    ::
+
+        -1/N Σ_i Σ_j g_ij log α_ij,    g_ij = a_ij / Σ_k a_ik
+
+    The alignment a of a target token (arXiv 1607.01628) is spread evenly over the source tokens that it is
+    linked to. Tokens without a link add nothing, and N counts all target tokens.
 
     Args:
         weight: weight λ of the term in the loss, which needs word alignments of the training data.
@@ -32,31 +39,7 @@ class GuidedAlignment(LossTerm):
     def __call__(self, outputs: Outputs, batch: Batch, progress: float) -> Tensor:
         if not outputs.weights.requires_grad:
             raise UserError("loss.terms.alignment: this attention has no weights to train: use another one")
-        return guided_alignment_loss(
-            outputs.weights, self.gold_alignment(batch, "train"), batch.labels != PAD
-        )
-
-
-def guided_alignment_loss(weights: Tensor, alignment: Tensor, real: Tensor) -> Tensor:
-    """Compute the cross-entropy of attention weights against alignments (Chen et al. 2016, arXiv 1607.01628).
-
-    ::
-
-        -1/N Σ_i Σ_j g_ij log α_ij,    g_ij = a_ij / Σ_k a_ik
-
-    The alignment a of a target token is spread evenly over the source tokens that it is linked to. Tokens
-    without a link add nothing. N counts all target tokens, as in the cross-entropy: the losses of batches,
-    weighted by their target tokens, add up to that of one large batch.
-
-    Args:
-        weights: attention weights α [B, T, S].
-        alignment: a [B, T, S] bool, True at linked positions.
-        real: True at target tokens, False at padding, [B, T] bool.
-
-    Returns:
-        The loss []; 0 if there are no links.
-    """
-    links = alignment.sum(dim=-1)  # [B, T]
-    shares = alignment / links.clamp(min=1)[..., None]  # [B, T, S]
-    entropies = -(shares * weights.float().clamp(min=FLOOR).log()).sum(dim=-1)  # [B, T]
-    return entropies.sum() / real.sum().clamp(min=1)
+        alignment = self.gold_alignment(batch, "train")  # [B, T, S], True at linked positions
+        shares = alignment / alignment.sum(dim=-1, keepdim=True).clamp(min=1)  # [B, T, S]
+        entropies = -(shares * outputs.weights.float().clamp(min=FLOOR).log()).sum(dim=-1)  # [B, T]
+        return entropies.sum() / (batch.labels != PAD).sum().clamp(min=1)
