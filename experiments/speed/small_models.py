@@ -42,6 +42,7 @@ from attnlab.jobs.logs import quieten_lightning
 from attnlab.training import build, components
 from attnlab.training.model import Model
 from attnlab.training.module import Seq2SeqModule
+from attnlab.training.teacher_forcing import sample_forced
 from attnlab.types import EOS, PAD, Batch
 
 KINDS = {
@@ -107,7 +108,7 @@ def time_parts(module: Seq2SeqModule, batches: Sequence[Batch], repetitions: int
     for _ in range(repetitions + 1):
         spent: dict[str, float] = defaultdict(float)
         for batch in batches:
-            forced = module.teacher_forcing.sample(batch.inputs)
+            forced = sample_forced(module.teacher_forcing, 0, batch.inputs)
             clock = [time.process_time()]
             encoded, state = network.encode(batch)
             clock.append(time.process_time())

@@ -38,6 +38,7 @@ from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training.components import build_data
 from attnlab.training.hardware import choose_precision
 from attnlab.training.module import Seq2SeqModule
+from attnlab.training.teacher_forcing import sample_forced
 from attnlab.types import PAD, Batch, Hypotheses
 
 Item = TypeVar("Item")
@@ -110,13 +111,13 @@ class Settings:
 
 def fast_loss(module: Seq2SeqModule, batch: Batch) -> Tensor:
     """Compute the cross-entropy as in training; a scalar."""
-    forced = module.teacher_forcing.sample(batch.inputs)
+    forced = sample_forced(module.teacher_forcing, 0, batch.inputs)
     return module.teacher_forced(batch, forced).cross_entropy
 
 
 def plain_loss(module: Seq2SeqModule, batch: Batch) -> Tensor:
     """Compute the same cross-entropy step by step, with padding processed to the end; a scalar."""
-    forced = module.teacher_forcing.sample(batch.inputs)
+    forced = sample_forced(module.teacher_forcing, 0, batch.inputs)
     logits, _ = stepwise(module.network, batch, forced)
     return F.cross_entropy(logits.flatten(0, 1).float(), batch.labels.flatten(), ignore_index=PAD)
 

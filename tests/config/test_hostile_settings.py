@@ -96,7 +96,7 @@ VALUES = (
     ("optimizer.lr=nan", f"optimizer.lr=NaN: {NUMBER} > 0"),
     ("optimizer.fused=fast", "must be true, false or null"),
     ("scheduler.interval=batch", "must be step or epoch"),
-    ("teacher_forcing.per=word", "must be step or token"),
+    ("teacher_forcing.decay=sigmoid", "must be linear, inverse_sigmoid or null"),
     ("batching=null", "batching is a section"),
     ("batching.workers=-1", f"batching.workers=-1: {WHOLE} ≥ 0"),
     ("checkpoint.monitor=val/nonsense", "no such metric.*Metrics: val/loss"),

@@ -91,6 +91,20 @@ def test_reference_is_not_read_without_teacher_forcing(composed: Composed) -> No
     torch.testing.assert_close(one.features, two.features)
 
 
+def test_teacher_forcing_decays_with_the_optimizer_steps(composed: Composed) -> None:
+    """Three steps of two batches per epoch and a linear decay from 1 to 0 in three steps."""
+    decay = ("teacher_forcing.decay=linear", "teacher_forcing.steps=3", "data.train_size=24")
+    module, data = build_all(composed(*TINY, *SYNTHETIC, *decay))
+    calls: list[Any] = []
+    module.network.register_forward_pre_hook(lambda network, inputs: calls.append((network.training, inputs)))
+    Trainer(max_epochs=2, logger=False, accumulate_grad_batches=2, **QUIET).fit(module, datamodule=data)
+    forced = [rest for is_training, (_, *rest) in calls if is_training]
+    assert len(forced) == 12
+    assert [mask for mask in forced[:2] if mask != [None]] == []  # all tokens are read from the reference
+    assert 0 < sum(mask.float().mean() for [mask] in forced[2:6]) < 4
+    assert not any(mask.any() for [mask] in forced[6:])
+
+
 @pytest.mark.parametrize("epochs", [4, -1])
 def test_epochs_of_the_halving_scheduler_do_not_depend_on_the_number_of_steps(
     composed: Composed, epochs: int

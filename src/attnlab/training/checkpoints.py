@@ -167,7 +167,6 @@ def read_contents(
     # Settings of earlier versions
     config.get("encoder", {}).pop("match", None)
     config.get("checkpoint", {}).pop("keep", None)
-    config.get("teacher_forcing", {}).pop("decay", None)
     if not training:
         config.loss = {"terms": {}}
     return config, Vocabularies(source, target)

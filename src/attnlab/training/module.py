@@ -40,7 +40,7 @@ from attnlab.training.model import Model
 from attnlab.training.models import load_network
 from attnlab.training.module_arguments import module_arguments
 from attnlab.training.own_parts import check_loss_term, is_unchecked
-from attnlab.training.teacher_forcing import TeacherForcing
+from attnlab.training.teacher_forcing import TeacherForcing, sample_forced
 from attnlab.training.token_mean import EpochLoss, GradientMean
 from attnlab.types import PAD, Batch
 
@@ -209,7 +209,8 @@ class Seq2SeqModule(lightning.LightningModule):
 
     def losses(self, batch: Batch) -> Losses:
         """Compute the training losses: the mean cross-entropy per token and the terms added to it."""
-        outputs = self.teacher_forced(batch, self.teacher_forcing.sample(batch.inputs))
+        forced = sample_forced(self.teacher_forcing, self.global_step, batch.inputs)
+        outputs = self.teacher_forced(batch, forced)
         loss = outputs.cross_entropy
         logged = {"train/loss": loss}
         progress = min(1.0, self.global_step / self.total_steps)
