@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.data.conala import dataset
 from attnlab.data.conala.dataset import TEST_MEMBER, TRAIN_MEMBER, Preparation, load_conala, normalise
 from attnlab.data.conala.placeholders import RestorePlaceholders, unused_in
 from attnlab.data.conala.python_code import cut
@@ -292,43 +291,65 @@ def archive(folder: Path, *, test_member: str = TEST_MEMBER) -> Path:
     return path
 
 
-@pytest.fixture
-def folder(served: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Folder from which the archive is downloaded."""
+def test_archive_provides_training_and_test_examples(served: tuple[Path, str], tmp_path: Path):
     folder, address = served
-    monkeypatch.setattr(dataset, "URL", f"{address}/conala.zip")
-    monkeypatch.setattr(dataset, "TRAIN_MD5", MD5)
-    return folder
-
-
-def test_archive_provides_training_and_test_examples(folder: Path, tmp_path: Path):
     archive(folder)
-    corpus = download_and_load(cache=str(tmp_path / "cache"))
+    corpus = download_and_load(cache=str(tmp_path / "cache"), url=f"{address}/conala.zip", train_md5=MD5)
     assert len(train_and_val(corpus)) == 20
     assert corpus.test == [Pair("do `77`", "f(77)")]
     assert [file.suffix for file in (tmp_path / "cache").iterdir()] == [".zip"]
 
 
-def test_test_file_replaces_the_test_file_of_the_archive(folder: Path, tmp_path: Path, write):
+def test_test_file_replaces_the_test_file_of_the_archive(served: tuple[Path, str], tmp_path: Path, write):
+    folder, address = served
     archive(folder, test_member="elsewhere.json")
-    settings = {"cache": str(tmp_path / "cache")}
+    settings = {"cache": str(tmp_path / "cache"), "url": f"{address}/conala.zip", "train_md5": MD5}
     corpus = download_and_load(test=write([item(88)], "test.json"), **settings)
     assert corpus.test == [Pair("do `88`", "f(88)")]
     with pytest.raises(UserError, match=r"conala-test.json\): cannot be read from the archive"):
         download_and_load(**settings)
 
 
-def test_archive_with_a_wrong_checksum_is_rejected(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setattr(dataset, "TRAIN_MD5", "0f")
+def test_archive_with_a_wrong_checksum_is_rejected(served: tuple[Path, str], tmp_path: Path):
+    folder, address = served
     archive(folder)
-    with pytest.raises(UserError, match=f"MD5 is {MD5}, expected 0f. Delete"):
-        download_and_load(cache=str(tmp_path / "cache"))
+    with pytest.raises(UserError, match=f"MD5 is {MD5}, expected 3c339ac6a45566f70a2a74db1ef3cc3a. Delete"):
+        download_and_load(cache=str(tmp_path / "cache"), url=f"{address}/conala.zip")
 
 
-def test_truncated_archive_is_rejected(folder: Path, tmp_path: Path):
+def test_truncated_archive_is_rejected(served: tuple[Path, str], tmp_path: Path):
+    folder, address = served
     whole = archive(folder)
     whole.write_bytes(whole.read_bytes()[:200])
     with pytest.raises(UserError, match=r"conala.zip \(conala-corpus/conala-train.json\): cannot be read"):
-        download_and_load(cache=str(tmp_path / "cache"))
+        download_and_load(cache=str(tmp_path / "cache"), url=f"{address}/conala.zip", train_md5=MD5)
+
+
+def mined(number: int, probability: object, **changes: object) -> str:
+    item = {"parent_answer_post_id": 7, "prob": probability, "snippet": f"f({number})", "id": f"7_7_{number}"}
+    return json.dumps({**item, "intent": f"call f with {number}", "question_id": number, **changes})
+
+
+def test_mined_examples_are_json_lines(tmp_path: Path):
+    path = tmp_path / "mined.jsonl"
+    path.write_text("\n".join([*(mined(n, n / 10) for n in range(10)), "", mined(10, 1)]) + "\n")
+    for threshold, kept in ((0.0, {*range(11)}), (0.8, {8, 9, 10})):
+        pairs = train_and_val(load_file(path, keep_unrewritten=True, min_probability=threshold))
+        assert {pair.target for pair in pairs} == {f"f({number})" for number in kept}
+        assert {pair.origin.line for pair in pairs if pair.target == "f(10)"} == {12}
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (mined(1, 0.5)[:-9], "line 2: invalid JSON"),
+        (mined(1, "high"), "line 2: prob must be a number"),
+        (mined(1, 0.5, snippet=" "), "line 2: snippet must be non-empty text"),
+        ("[]", "line 2: expected an object"),
+    ],
+)
+def test_invalid_lines_of_mined_examples_are_named(tmp_path: Path, line: str, message: str):
+    path = tmp_path / "mined.jsonl"
+    path.write_text(f"{mined(0, 0.1)}\n{line}\n")
+    with pytest.raises(UserError, match=message):
+        load_file(path)

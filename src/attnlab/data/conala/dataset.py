@@ -1,6 +1,7 @@
 """CoNaLa: English intents and the Python snippets that implement them (Yin et al. 2018, arXiv 1805.08949).
 
 The annotated corpus was collected from Stack Overflow (CC BY-SA 4.0): 2,379 training and 500 test examples.
+The archive also contains automatically mined pairs, which `data.path` can read.
 """
 
 import hashlib
@@ -24,8 +25,8 @@ from attnlab.data.conala.python_code import cut
 from attnlab.data.corpus import Corpus, Origin, Pair
 from attnlab.data.splitting import split
 from attnlab.errors import UserError
-from attnlab.files.reading import SURROGATE, decode, read_text
-from attnlab.settings import Count, FilePath, FolderPath, Fraction, PositiveFraction, Size
+from attnlab.files.reading import SURROGATE, decode, read_text, split_lines
+from attnlab.settings import Count, FilePath, FolderPath, Fraction, PositiveFraction, Probability, Size
 
 URL = "http://www.phontron.com/download/conala-corpus-v1.1.zip"
 TRAIN_MEMBER = "conala-corpus/conala-train.json"
@@ -107,6 +108,7 @@ class Example(NamedTuple):
     snippet: str
     question_id: int | str
     origin: Origin | None = None
+    probability: float = 1.0  # that the snippet implements the intent, of a mined example
 
     @property
     def question(self) -> str:
@@ -119,11 +121,14 @@ def load_conala(
     path: FilePath | None = None,
     test: FilePath | None = None,
     cache: FolderPath,
+    url: str = URL,
+    train_md5: str | None = TRAIN_MD5,
     val_fraction: Fraction = 0.1,
     group_by_question: bool = True,
     near_duplicates: PositiveFraction | None = 0.8,
     keep_unrewritten: bool = True,
     max_tokens: Size | None = None,
+    min_probability: Probability = 0.0,
     preparation: Preparation | None,
     held_out_fraction: Annotated[float, Ge(0), Lt(0.9)] = 0.0,
     score_held_out: bool = False,
@@ -132,12 +137,14 @@ def load_conala(
     """Load the annotated corpus and split a validation set off its training file.
 
     Args:
-        path: training file (JSON). None: the official archive is downloaded to `cache`, and its test file is
-            the test split.
+        path: training file, a JSON list or the JSON lines of the mined examples. None: the official archive
+            is downloaded to `cache`, and its test file is the test split.
         test: test file (JSON). It replaces the test file of the archive; without it a corpus from
             `path` has no test split. The whole file is used, so that scores are comparable with published
             ones.
         cache: folder of downloaded files.
+        url: address of the archive.
+        train_md5: MD5 of the training file in the archive; None to accept another edition.
         val_fraction: share of the training file in the validation split.
         group_by_question: keep all examples of one Stack Overflow question in one split.
         near_duplicates: keep two examples in one split if the Jaccard index of their intents' words
@@ -146,6 +153,7 @@ def load_conala(
         keep_unrewritten: use the original intent of training examples without a rewritten one, instead of
             dropping them (79 of the 2,379).
         max_tokens: maximum number of white-space separated tokens of a training intent or snippet.
+        min_probability: smallest probability (`prob`) of mined training examples.
         preparation: conversion to pairs; None for intents and snippets as they are.
         held_out_fraction: share of the training file that is neither trained nor validated on. Which examples
             these are depends on the file and this fraction only, none is in the default development split,
@@ -157,8 +165,8 @@ def load_conala(
     tests: list[Example] = []
     archive: Path | None = None
     if path is None:
-        archive = download(URL, cache=cache)
-        examples = _read_member(archive, TRAIN_MEMBER, md5=TRAIN_MD5)
+        archive = download(url, cache=cache)
+        examples = _read_member(archive, TRAIN_MEMBER, md5=train_md5)
         tests = _read_member(archive, TEST_MEMBER) if test is None else []
     else:
         examples = parse(read_text(path, setting="data.path"), name=path)
@@ -171,12 +179,14 @@ def load_conala(
     kept = [
         example
         for example in examples
-        if (keep_unrewritten or example.rewritten_intent) and _fits(example, max_tokens)
+        if (keep_unrewritten or example.rewritten_intent)
+        and _fits(example, max_tokens)
+        and example.probability >= min_probability
     ]
     if not kept:
         raise UserError(
-            f"{path or URL}: all {len(examples)} examples were dropped. Set data.keep_unrewritten=true or "
-            "data.max_tokens=null, or use another file"
+            f"{path or url}: all {len(examples)} examples were dropped. Set data.keep_unrewritten=true, "
+            "data.max_tokens=null or data.min_probability=0, or use another file"
         )
 
     def prepare(examples: Sequence[Example]) -> list[Pair]:
@@ -270,23 +280,39 @@ def _read_member(archive: Path, member: str, *, md5: str | None = None) -> list[
 
 
 def parse(text: str, *, name: str) -> list[Example]:
-    """Parse the text of a CoNaLa file, a JSON list; `name` is the file name in error messages."""
-    try:
-        items = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{name}: invalid JSON ({error}). The file may be incomplete") from error
+    """Parse the text of a CoNaLa file; `name` is the file name in error messages.
+
+    Annotated examples are a JSON list, mined ones an object per line.
+    """
+    if text.lstrip().startswith("{"):
+        lines = enumerate(split_lines(text), start=1)
+        origins = [(line, Origin(name, number)) for number, line in lines if line.strip()]
+        return [_example(_load(line, str(origin)), origin) for line, origin in origins]
+    items = _load(text, name)
     if not isinstance(items, list):
         raise UserError(f"{name}: expected a JSON list of objects with the fields {', '.join(FIELDS)}")
     return [_example(item, Origin(name, number, "item")) for number, item in enumerate(items, start=1)]
+
+
+def _load(text: str, place: str) -> Any:
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UserError(f"{place}: invalid JSON ({error}). The file may be incomplete") from error
 
 
 def _example(item: Any, origin: Origin) -> Example:
     """Convert one JSON object to an example."""
     if not isinstance(item, dict):
         raise UserError(f"{origin}: expected an object with the fields {', '.join(FIELDS)}")
+    probability = item.get("prob", 1.0)
+    if "prob" in item:  # mined examples have no rewritten intent
+        item = {"rewritten_intent": None, **item}
+        if isinstance(probability, bool) or not isinstance(probability, int | float):
+            raise UserError(f"{origin}: prob must be a number. Correct or remove the item")
     if missing := [field for field in FIELDS if field not in item]:
         raise UserError(f"{origin}: missing fields: {', '.join(missing)}. Add them or remove the item")
-    example = Example(**{field: item[field] for field in FIELDS}, origin=origin)
+    example = Example(**{field: item[field] for field in FIELDS}, origin=origin, probability=probability)
     for field, text in zip(FIELDS[:3], example[:3], strict=True):
         absent = field == "rewritten_intent" and text in (None, "")
         if not absent and not _is_text(text):
