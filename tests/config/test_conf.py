@@ -184,6 +184,13 @@ def test_every_data_option_trains(option: str, composed: Composed, parallel: Pat
         path = (f"data.path={parallel}",)
     elif option.startswith("data=conala"):
         path = (f"data.path={conala}", "data.near_duplicates=null")  # all examples are near-duplicates
+    elif option == "data=huggingface":
+        rows = [line.split("\t")[:2] for line in parallel.read_text().splitlines()]
+        records = [json.dumps({"de": source, "en": target}) for source, target in rows]
+        (parallel.parent / "dataset").mkdir()
+        (parallel.parent / "dataset" / "train.jsonl").write_text("\n".join(records))
+        path = (f"data.dataset={parallel.parent}/dataset", "data.columns=[de,en]")
+        path += ("data.val_split=null", "data.test_split=null")
     module, data = build_all(composed(*TINY, option, *path))
     trainer = Trainer(max_epochs=1, logger=False, **QUIET)
     trainer.fit(module, datamodule=data)

@@ -35,7 +35,7 @@ OPTIONS = (
     "attention=mocha encoder=convolutional decoder=luong readout=pointer_generator optimizer=adadelta",
     "data=conala attention=multihead encoder=mingru decoder=luong reranking=conala scheduler=halving",
     "data=pairs tokenizer=words attention=local_p encoder=bag bridge=zero optimizer=sgd scheduler=plateau",
-    "data=pairs tokenizer=subwords attention=mixture logger=mlflow scheduler=cosine",
+    "data=huggingface tokenizer=subwords attention=mixture logger=mlflow scheduler=cosine",
     "data=recall attention=location_sensitive logger=tensorboard",
     "data=scan attention=monotonic encoder=deltanet bridge=linear",
     "data=cogs attention=coverage_tu tokenizer=characters",

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
 import pytest
 
@@ -56,6 +57,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("links").write_text("0-0\n" * len(train), encoding="utf-8")
     records = [{"source": a, "target": b} for a, b in train]
     Path("train.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
+    datasets.Dataset.from_list(records).save_to_disk("saved")
     return tmp_path
 
 
@@ -82,6 +84,7 @@ def results(overrides: list[str], caplog: pytest.LogCaptureFixture) -> tuple[Cor
 
 
 VALIDATION = "data.val=val.tsv", "data.test_fraction=0"
+NO_SPLITS = "data.val_split=null", "data.test_split=null"
 SETTINGS = [
     ["data.train=train.tsv", *VALIDATION],
     ["data.path=train.tsv", "tokenizer=words"],
@@ -89,6 +92,7 @@ SETTINGS = [
     ["data.train=train.jsonl", "data.val=val.tsv", "data.test=val.tsv", "readout=pointer_generator"],
     ["data.path=train.jsonl", "tokenizer=subwords", "tokenizer.max_size=40"],
     ["data.path=train.tsv", "tokenizer=characters", "shared_vocabulary=true", "overfit=30"],
+    ["data=huggingface", "data.dataset=saved", "data.columns=[source,target]", *NO_SPLITS],
     ["data.train=[train.jsonl, val.tsv]", *VALIDATION],
 ]
 

@@ -26,7 +26,7 @@ GIVEN = ("val", "test", "alignments_path")
 
 PAIRS = "attnlab.data.datasets.pairs.load_pairs"
 
-OTHER_DATA = ("train", "val", "test", "path")
+OTHER_DATA = ("train", "val", "test", "path", "dataset", "config", "revision")
 """Settings of `data` that name data. It need not be the data of the run."""
 
 UNCHANGED_DATA = ("cache",)

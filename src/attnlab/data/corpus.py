@@ -18,7 +18,7 @@ class Origin(NamedTuple):
 
     file: str  # the file, or the two aligned files
     line: int  # number of the line, from 1; for other units the number that the dataset gives
-    unit: str = "line"  # "line", or "item" of a file without lines
+    unit: str = "line"  # "line", or "row" or "item" of a file without lines
 
     def __str__(self) -> str:
         return f"{self.file}, {self.unit} {self.line}"
