@@ -218,6 +218,17 @@ def multi30k() -> list[Panel]:
     return [Panel("BLEU, validation file", variants("multi30k/results.csv", "test/bleu", names))]
 
 
+def robustness() -> list[Panel]:
+    """Steps of each start of the run that was stopped 50 times."""
+    data = table("robustness/device_counts.csv").query("run == 'changing'")
+    names = {1: "one process", 2: "two processes"}
+    rows = [
+        Row(f"start {each.start}", names[each.devices], each.last_step, each.first_step, each.last_step)
+        for each in data.itertuples()
+    ]
+    return [Panel("training step", rows)]
+
+
 def scan() -> list[Panel]:
     """Scores on the length split."""
     names = {"repetitions": "convolution, units and numbers", "none": "published network"}
@@ -280,7 +291,7 @@ def transduction() -> list[Panel]:
 
 PAGES = (
     *(batching, conala, conala_attention, conala_best, conala_recipes, copy_unseen, export, faithfulness),
-    *(fixed_length, formal, guided_alignment, interventions, multi30k, scan, small_data),
+    *(fixed_length, formal, guided_alignment, interventions, multi30k, robustness, scan, small_data),
     *(source_length, speed, transduction),
 )
 

@@ -31,7 +31,7 @@ FLAG = "must be true or false"
 GROUPS = {
     WHOLE: """
         seed=-1 embedding.size=0 encoder.size=-8 encoder.layers=0 decoder.size=1e3 decoder.layers=none
-        attention.size=0 batching.batch_size=0 batching.pool=0
+        attention.size=0 batching.shards=0 batching.batch_size=0 batching.pool=0
         search.beam_size=0 search.max_length=0 search.top_k=0
         callbacks.averaging.update_starting_at_epoch=-1 callbacks.attention_figures.count=-1
         callbacks.attention_figures.every_n_epochs=0 data.symbols=0 data.train_size=0 data.val_size=0
@@ -210,8 +210,8 @@ COMMANDS = (
     ("train -m data=conala,synthetic data.path=x", r"Unknown setting 'data\.path' .*; data=conala has it"),
     ("train -m experiment=eng_deu,eng_mar data.path=x batching.workers=-1", r"batching\.workers=-1: must be"),
     (
-        "train -m checkpoint.every_minutes=1,2",
-        r"checkpoint\.every_minutes: a sweep over a setting that does not .* give one value",
+        "train -m batching.shards=2 trainer.devices=1,2 trainer.accelerator=cpu",
+        r"trainer\.devices=1,2: these jobs are the same run, .* give one value",
     ),
     (f"{SEARCH} optimizer.lr=-1,1", "optimizer.lr=-1: must be a number > 0"),
     (f"{SEARCH} seed=1,2 hydra.sweeper.n_jobs=x", "n_jobs=x: must be a whole number"),

@@ -153,14 +153,14 @@ def test_pairs_of_one_input_are_in_one_batch() -> None:
     size=st.integers(1, 9),
     world=st.integers(1, 3),
 )
-def test_processes_evaluate_every_pair_once(
+def test_shards_evaluate_every_pair_once(
     lengths: list[int], repeated: list[int], size: int, world: int
 ) -> None:
     inputs = np.array([*range(len(lengths)), *repeated])
     lengths += [lengths[first] for first in repeated]
     orders = [
-        EvaluationBatchSampler(np.array(lengths), inputs, size=size, rank=rank, world=world)
-        for rank in range(world)
+        EvaluationBatchSampler(np.array(lengths), inputs, size=size, shards=[shard], count=world)
+        for shard in range(world)
     ]
     indices = [index for order in orders for batch in order for index in batch]
     assert sorted(indices) == list(range(len(lengths)))
@@ -170,6 +170,6 @@ def test_processes_evaluate_every_pair_once(
     assert all(len(order) == len(list(order)) >= 1 for order in orders)
 
 
-def test_evaluation_needs_a_pair_per_process() -> None:
+def test_evaluation_needs_a_pair_per_shard() -> None:
     with pytest.raises(UserError, match="1 pairs are too few for 2 processes"):
-        EvaluationBatchSampler(np.array([1]), np.array([0]), size=4, world=2)
+        EvaluationBatchSampler(np.array([1]), np.array([0]), size=4, count=2)

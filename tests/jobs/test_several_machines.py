@@ -20,9 +20,9 @@ BIN = Path(sys.executable).parent
 
 
 @pytest.mark.clusters
-def test_two_launchers_of_torchrun_train_with_the_digest_of_one_machine(tmp_path: Path) -> None:
-    settings = (*TINY_REVERSE, "trainer.max_epochs=1")
-    attnlab("train", *settings, "trainer.devices=2", "name=alone", folder=tmp_path)
+def test_two_launchers_of_torchrun_train_with_the_digest_of_one_process(tmp_path: Path) -> None:
+    settings = (*TINY_REVERSE, "trainer.max_epochs=1", "batching.shards=2")
+    attnlab("train", *settings, "name=alone", folder=tmp_path)
     nodes = ("trainer.num_nodes=2", "trainer.strategy=ddp")
     prepared = attnlab("train", "--prepare", *settings, *nodes, "name=both", folder=tmp_path)
     run = Run(Path(prepared.stdout.strip()))

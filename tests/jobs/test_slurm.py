@@ -105,12 +105,13 @@ def test_disturbed_sweep_has_the_results_of_an_undisturbed_one(
     assert digests(tmp_path) == digests(undisturbed)
 
 
-def test_two_tasks_of_a_job_train_with_the_digest_of_one_command(
+def test_two_tasks_of_a_job_train_with_the_digest_of_one_process(
     tmp_path: Path, cluster: dict[str, str]
 ) -> None:
     tasks = ("hydra.launcher.tasks_per_node=2", "trainer.devices=2", "trainer.strategy=ddp")
     address = ("hydra.launcher.setup=['export MASTER_ADDR=127.0.0.1']",)  # nodes of the tests have no address
-    job = start(tmp_path, cluster, *SETTINGS, *LAUNCHER, *tasks, *address)
+    both = (*SETTINGS, "batching.shards=2")
+    job = start(tmp_path, cluster, *both, *LAUNCHER, *tasks, *address)
     output, errors = job.communicate(timeout=240)
     assert job.returncode == 0, errors
     assert table(output) == {"additive-seed0": "finished"}
@@ -119,7 +120,7 @@ def test_two_tasks_of_a_job_train_with_the_digest_of_one_command(
 
     alone = tmp_path / "alone"
     alone.mkdir()
-    attnlab("train", *SETTINGS, *tasks[1:], folder=alone)
+    attnlab("train", *both, folder=alone)
     assert digests(tmp_path) == digests(alone)
     assert list(runs(tmp_path)) == list(runs(alone))
 

@@ -165,18 +165,23 @@ def test_throughput_counts_optimizer_steps_and_the_tokens_of_all_processes(
     clock = count(step=0.25)
     monkeypatch.setattr(progress.time, "perf_counter", lambda: next(clock))
     lengths = ("data.train_lengths=[5,5]", "data.train_size=44")
-    module, data = build_all(composed(*TINY, *SYNTHETIC, *lengths))
-    metrics = MetricsFile(tmp_path / "metrics.csv")
-    settings = {**QUIET, "log_every_n_steps": 2, "accumulate_grad_batches": 4, "max_epochs": 1}
-    trainer = Trainer(logger=metrics, callbacks=[progress.Throughput()], **settings)
-    monkeypatch.setattr(type(trainer.strategy), "reduce", lambda self, tensor, **_: 3 * tensor)
-    trainer.fit(module, datamodule=data)
-    logged = {name: value for name, [(_, value)] in read_metrics(metrics.path).items() if "through" in name}
-    batch = 4 * (5 + 6)  # sources, and targets with EOS
-    assert logged == {
-        "throughput/tokens_per_second": 4 * batch * 3,
-        "throughput/steps_per_second": 1.0,
-    }
+    for shards in ("null", "2"):
+        module, data = build_all(composed(*TINY, *SYNTHETIC, *lengths, f"batching.shards={shards}"))
+        metrics = MetricsFile(tmp_path / f"{shards}.csv")
+        settings = {**QUIET, "log_every_n_steps": 2, "accumulate_grad_batches": 4, "max_epochs": 1}
+        trainer = Trainer(logger=metrics, callbacks=[progress.Throughput()], **settings)
+        monkeypatch.setattr(type(trainer.strategy), "reduce", lambda self, tensor, **_: 3 * tensor)
+        trainer.fit(module, datamodule=data)
+        logged = {
+            name: value for name, [(_, value)] in read_metrics(metrics.path).items() if "through" in name
+        }
+        batch = 4 * (5 + 6)  # sources, and targets with EOS
+        assert logged == {
+            "throughput/tokens_per_second": 4 * batch * (3 if shards == "null" else 1),
+            "throughput/steps_per_second": 1.0,
+        }
+        monkeypatch.undo()
+        monkeypatch.setattr(progress.time, "perf_counter", lambda: next(clock))
 
 
 @pytest.mark.parametrize(

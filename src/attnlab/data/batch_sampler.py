@@ -116,23 +116,31 @@ class EvaluationBatchSampler(FixedBatches):
     """Batches of one process for evaluation: sorted by length, every pair exactly once over all processes.
 
     Sums over processes are exact, because no pair is repeated. The pairs of one input are in one batch. The
-    batches are dealt to the processes in turn, the same number to each.
+    batches are dealt to `count` shards in turn, the same number to each. They depend on `count`, but not on
+    which process has which shards.
 
     Args:
         lengths: S of each pair, [N].
         inputs: position of the first pair with the same input, for each pair, [N].
         size: maximum number of inputs per batch.
+        shards: the shards of this process.
+        count: number of shards of all processes.
     """
 
     def __init__(
-        self, lengths: Lengths, inputs: Lengths, *, size: int, rank: int = 0, world: int = 1
+        self, lengths: Lengths, inputs: Lengths, *, size: int, shards: Sequence[int] = (0,), count: int = 1
     ) -> None:
         first, numbers, pairs = np.unique(inputs, return_inverse=True, return_counts=True)
         order = np.argsort(lengths[first], kind="stable")
-        ends = np.cumsum(_even_batch_sizes(len(first), size=size, world=world))[:-1]
+        ends = np.cumsum(_even_batch_sizes(len(first), size=size, world=count))[:-1]
         places = np.argsort(order)[numbers]  # of the input of each pair in the order
         batches = np.split(np.argsort(places, kind="stable"), np.cumsum(pairs[order])[ends - 1])
-        super().__init__([batch.tolist() for number, batch in enumerate(batches) if number % world == rank])
+        super().__init__([batch.tolist() for number, batch in enumerate(batches) if number % count in shards])
+
+
+def shards_of(rank: int, world: int, count: int) -> range:
+    """Return the shards, of `count`, of one of `world` processes: consecutive ones, at least one."""
+    return range(-(-rank * count // world), -(-(rank + 1) * count // world))
 
 
 def _even_batch_sizes(total: int, *, size: int, world: int) -> NDArray[np.int64]:
@@ -141,7 +149,9 @@ def _even_batch_sizes(total: int, *, size: int, world: int) -> NDArray[np.int64]
     All sizes are at most `size`, unless `size` is 1 and `total` is not a multiple of `world`.
     """
     if total < world:
-        raise UserError(f"{total} pairs are too few for {world} processes. Use fewer of them or more data")
+        raise UserError(
+            f"{total} pairs are too few for {world} processes or shards. Use fewer of them or more data"
+        )
     steps = min(-(-total // (size * world)), total // world)
     count = steps * world
     return np.full(count, total // count) + (np.arange(count) < total % count)

@@ -11,7 +11,13 @@ from lightning.pytorch import LightningDataModule, Trainer
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Sampler
 
-from attnlab.data.batch_sampler import BatchType, EvaluationBatchSampler, FixedBatches, TrainingBatchSampler
+from attnlab.data.batch_sampler import (
+    BatchType,
+    EvaluationBatchSampler,
+    FixedBatches,
+    TrainingBatchSampler,
+    shards_of,
+)
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.digests import SPLIT_NAMES
 from attnlab.data.examples import Examples, encode
@@ -45,6 +51,8 @@ class Seq2SeqData(LightningDataModule):
         max_target_length: longer targets are truncated, in tokens with EOS; None for no limit.
         with_copy_ids: see `encode`.
         workers: number of processes that load data; 0 for the main process.
+        shards: number of virtual shards. Every process then loads the whole training batch, and its shards
+            of the evaluation batches: see `attnlab.training.shards`. None for batches of its own.
         seed: seed of the training order.
 
     Attributes:
@@ -67,6 +75,7 @@ class Seq2SeqData(LightningDataModule):
         max_target_length: Size | None = None,
         with_copy_ids: bool = False,
         workers: Count = 0,
+        shards: Size | None = None,
         seed: int = 0,
     ) -> None:
         super().__init__()
@@ -92,6 +101,7 @@ class Seq2SeqData(LightningDataModule):
             seed=seed,
         )
         self._workers = workers
+        self._shards = shards
         self._examples: dict[str, Examples] = {}
         self._started_batches = 0  # over all epochs, when the resumed checkpoint was saved
 
@@ -153,7 +163,7 @@ class Seq2SeqData(LightningDataModule):
     def train_dataloader(self) -> DataLoader[Batch]:
         """Return the loader of the training split, starting at the current position of training."""
         examples = self.examples("train")
-        rank, world = self._rank_and_world()
+        rank, world = self._rank_and_world() if self._shards is None else (0, 1)
         sampler = self._training_sampler(
             examples.source_lengths,
             examples.target_lengths,
@@ -182,12 +192,13 @@ class Seq2SeqData(LightningDataModule):
     def _evaluation_loader(self, split: str) -> DataLoader[Batch]:
         examples = self.examples(split)
         rank, world = self._rank_and_world()
+        count = self._shards or world
         sampler = EvaluationBatchSampler(
             examples.source_lengths,
             self.inputs(split),
             size=self.evaluation_batch_size,
-            rank=rank,
-            world=world,
+            shards=shards_of(rank, world, count),
+            count=count,
         )
         return self._loader(examples, sampler)
 

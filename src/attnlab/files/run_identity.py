@@ -29,6 +29,9 @@ NO_EFFECT = (
 )
 """Settings, and sections of settings, that do not change the results."""
 
+DEVICE_COUNTS = ("trainer.devices", "trainer.num_nodes", "trainer.strategy")
+"""Settings that do not change the results of a run with `batching.shards`."""
+
 NEUTRAL: Mapping[str, Any] = {
     "attention.gate_bias": 0.0,
     "attention.score.gate_bias": 0.0,
@@ -72,7 +75,11 @@ def identify(config: DictConfig) -> str:
 
 
 def identity(settings: Mapping[Any, Any]) -> dict[str, Any]:
-    """Return the settings that determine the results, by dotted name."""
+    """Return the settings that determine the results, by dotted name.
+
+    These are all settings except `NO_EFFECT`, except `DEVICE_COUNTS` if there are shards, and except neutral
+    values and loss terms of weight 0.
+    """
     flat = flatten(settings)
     unused = tuple(
         name.removesuffix("weight")
@@ -85,7 +92,8 @@ def identity(settings: Mapping[Any, Any]) -> dict[str, Any]:
         flat.pop(f"loss.terms.{term}._target_", None)
     if "trainer.accelerator" in flat:
         flat["trainer.accelerator"] = "auto"  # not left out: the hashes of earlier versions cover it
-    sections = tuple(f"{name}." for name in NO_EFFECT)
+    excluded = NO_EFFECT if flat.get("batching.shards") is None else (*NO_EFFECT, *DEVICE_COUNTS)
+    sections = tuple(f"{name}." for name in excluded)
     return {
         name: value
         for name, value in flat.items()

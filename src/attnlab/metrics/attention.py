@@ -82,27 +82,36 @@ def measure(
 
 
 class AttentionMetrics(SumMetric):
-    """Means of the metrics of `measure` over all batches and processes."""
+    """Means of the metrics of `measure` over all batches and processes.
 
-    sums: Tensor  # [metrics] float64
+    Args:
+        shards: number of partial sums, as of `TokenMetrics`.
+    """
+
+    sums: Tensor  # [shards, metrics] float64
     counts: Tensor  # [metrics] int64
 
-    def __init__(self) -> None:
+    def __init__(self, shards: int = 1) -> None:
         super().__init__()
-        self.add_sum("sums", len(NAMES), dtype=torch.float64)
+        self.add_sum("sums", shards, len(NAMES), dtype=torch.float64)
         self.add_sum("counts", len(NAMES), dtype=torch.int64)
 
     def update(
-        self, weights: Tensor, target_mask: Tensor, source_mask: Tensor, gold: Tensor | None = None
+        self,
+        weights: Tensor,
+        target_mask: Tensor,
+        source_mask: Tensor,
+        gold: Tensor | None = None,
+        shard: int = 0,
     ) -> None:
-        """Add the weights [B, T, S] of a batch; other arguments and shapes as in `measure`."""
+        """Add the weights [B, T, S] of a batch to a shard; other arguments and shapes as in `measure`."""
         for place, (values, counted) in enumerate(measure(weights, target_mask, source_mask, gold).values()):
-            self.sums[place] += values.where(counted, 0).sum()
+            self.sums[shard, place] += values.where(counted, 0).sum()
             self.counts[place] += counted.sum()
 
     def compute(self) -> dict[str, Tensor]:
         """Return the means as scalars, for metrics with at least one unit; none without weights."""
         if self.counts[0] == 0:
             return {}
-        means = (self.sums / self.counts).unbind()
+        means = (self.sums.sum(dim=0) / self.counts).unbind()
         return {name: mean for name, mean, count in zip(NAMES, means, self.counts, strict=True) if count > 0}

@@ -35,23 +35,28 @@ class SumMetric(Metric):
 
 
 class TokenMetrics(SumMetric):
-    """Loss, perplexity and token accuracy given the reference prefix."""
+    """Loss, perplexity and token accuracy given the reference prefix.
 
-    loss: Tensor  # [] float64: summed negative log-likelihood in nats
+    Args:
+        shards: number of partial sums. A shard is summed by one process, so that the order of a sum, and
+            with it its rounding, does not depend on the number of processes.
+    """
+
+    loss: Tensor  # [shards] float64: summed negative log-likelihood in nats
     correct: Tensor  # [] int64
     count: Tensor  # [] int64
 
-    def __init__(self) -> None:
+    def __init__(self, shards: int = 1) -> None:
         super().__init__()
         # float64: a float32 sum over millions of tokens loses the digits in which two models differ
-        self.add_sum("loss", dtype=torch.float64)
+        self.add_sum("loss", shards, dtype=torch.float64)
         self.add_sum("correct", dtype=torch.int64)
         self.add_sum("count", dtype=torch.int64)
 
-    def update(self, logits: Tensor, labels: Tensor) -> None:
+    def update(self, logits: Tensor, labels: Tensor, shard: int = 0) -> None:
         """Add N tokens: `logits` [N, V] of any float dtype, `labels` [N] int64, or `IGNORED`."""
         losses = F.cross_entropy(logits.float(), labels, ignore_index=IGNORED, reduction="none")  # [N]
-        self.loss += losses.double().sum()
+        self.loss[shard] += losses.double().sum()
         self.correct += (logits.argmax(dim=-1) == labels).sum()
         self.count += (labels != IGNORED).sum()
 
@@ -60,7 +65,7 @@ class TokenMetrics(SumMetric):
 
         All are scalars, and NaN before the first token.
         """
-        loss = self.loss / self.count
+        loss = self.loss.sum() / self.count
         return {"loss": loss, "perplexity": loss.exp(), "token_accuracy": self.correct / self.count}
 
 

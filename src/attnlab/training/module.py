@@ -40,6 +40,7 @@ from attnlab.training.model import Model
 from attnlab.training.models import load_network
 from attnlab.training.module_arguments import module_arguments
 from attnlab.training.own_parts import check_loss_term, is_unchecked
+from attnlab.training.shards import Shards
 from attnlab.training.teacher_forcing import TeacherForcing, sample_forced
 from attnlab.training.token_mean import EpochLoss, GradientMean
 from attnlab.types import PAD, Batch
@@ -64,6 +65,7 @@ class Seq2SeqModule(lightning.LightningModule):
         text_metrics: names of text metrics of `attnlab.metrics.registry`.
         class_metrics: metrics of the next token, given its logits [N, V] and labels [N].
         bleu_tokenizer: sacreBLEU's name of the tokenizer of BLEU.
+        shards: virtual shards that make the results independent of the number of processes; None for none.
         config: configuration of the run, for `translate` and for Lightning's hyper-parameters; None for none.
 
     Attributes:
@@ -91,6 +93,7 @@ class Seq2SeqModule(lightning.LightningModule):
         text_metrics: Sequence[str] = (),
         class_metrics: MetricCollection | None = None,
         bleu_tokenizer: str = WORDS,
+        shards: Shards | None = None,
         config: DictConfig | None = None,
     ) -> None:
         super().__init__()
@@ -113,11 +116,14 @@ class Seq2SeqModule(lightning.LightningModule):
         self.text_metrics = tuple(text_metrics)
         self.class_metrics = class_metrics or MetricCollection([])
         self.bleu_tokenizer = bleu_tokenizer
+        self.shards = shards
         self.gradient_mean = GradientMean()
         self.epoch_loss = EpochLoss()
+        self.last_loss: Tensor | None = None  # [], loss of the last training step
         self.gradient_norm: Tensor | None = None  # [], norm at the last optimizer step, before clipping
-        self.token_metrics = TokenMetrics()
-        self.attention_metrics = AttentionMetrics()
+        count = 1 if shards is None else shards.count
+        self.token_metrics = TokenMetrics(count)
+        self.attention_metrics = AttentionMetrics(count)
         self.kept_weights = 0
         self.predictions: list[Prediction] = []  # predictions of this process in the current evaluation
         self.outputs: list[Prediction] = []
@@ -206,6 +212,8 @@ class Seq2SeqModule(lightning.LightningModule):
                 "Several processes need the data module, which gives each sentence to one of them: "
                 "trainer.fit(module, data)"
             )
+        if self.shards is not None:
+            self.shards.setup(self.trainer)
 
     def losses(self, batch: Batch) -> Losses:
         """Compute the training losses: the mean cross-entropy per token and the terms added to it."""
@@ -255,22 +263,41 @@ class Seq2SeqModule(lightning.LightningModule):
                 )
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
-        losses = self.losses(batch)
+        """Return the loss [] to differentiate. With shards, also compute the gradients, for `backward`."""
+        if self.shards is None:
+            losses = self.losses(batch)
+        else:
+            number = self.trainer.fit_loop.epoch_loop.total_batch_idx
+            losses = self.shards.differentiate(
+                self.losses, batch, self._trained_parameters(), list(self.buffers()), number=number
+            )
+        self.last_loss = losses.logged["train/loss"].detach()
         if not self.epoch_loss.update_called:  # Lightning computes and resets it at the end of the epoch
             self.log("train/loss_epoch", self.epoch_loss, on_step=False, on_epoch=True)
-        self.epoch_loss.update(losses.logged["train/loss"].detach(), losses.tokens)
+        # With shards, every process has the loss of the whole batch: the first one counts it
+        counted = self.shards is None or self.global_rank == 0
+        self.epoch_loss.update(self.last_loss, losses.tokens if counted else 0)
         if self._is_logged_step():
             self.log_dict(losses.logged, on_step=True, on_epoch=False)
-        return self.gradient_mean.weight(losses.total, losses.tokens, self.trainer)
+        return self.gradient_mean.weight(
+            losses.total, losses.tokens, self.trainer, summed=self.shards is not None
+        )
+
+    def backward(self, loss: Tensor, *args: Any, **kwargs: Any) -> None:
+        """Compute the gradients of the loss [], or add those that the shards have computed."""
+        if self.shards is None:
+            super().backward(loss, *args, **kwargs)
+        else:
+            self.shards.add_gradients(self._trained_parameters())
 
     def on_before_optimizer_step(self, optimizer: Optimizer) -> None:
-        self.gradient_mean.divide(self.parameters(), self.trainer)
+        self.gradient_mean.divide(self._trained_parameters(), self.trainer)
 
     def validation_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
-        self._evaluate(batch, "val")
+        self._evaluate(batch, batch_idx, "val")
 
     def test_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
-        self._evaluate(batch, self.data.test_split)
+        self._evaluate(batch, batch_idx, self.data.test_split)
 
     def predict_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> list[Prediction]:
         results = self.translator(self.network, batch, self._pairs(batch, self.data.predict_split))
@@ -347,21 +374,25 @@ class Seq2SeqModule(lightning.LightningModule):
         logits = self.network.logits(decoded, batch.copy_ids, real)  # [N, V]
         return Outputs(decoded.weights, logits, batch.labels[real])
 
-    def _evaluate(self, batch: Batch, split: str) -> None:
+    def _trained_parameters(self) -> list[Tensor]:
+        return [parameter for parameter in self.parameters() if parameter.requires_grad]
+
+    def _evaluate(self, batch: Batch, number: int, split: str) -> None:
         """Encode a batch once, decode the sources, and update the metrics of the nearest targets."""
         pairs = self._pairs(batch, split)
+        shard = 0 if self.shards is None else self.shards.start_evaluation_batch(number)
         encoded, state = self.network.encode(batch)
         outputs = self._outputs(self.network.decode(encoded, state, batch), batch)
         if outputs.logits.isnan().any():
             raise diverged("output of the network", nan, self.global_step)
         scored = self._decode(batch, pairs, split, (encoded, state)).to(batch.target.device)  # [B, 1]
         labels = batch.labels.masked_fill(~scored, IGNORED)[batch.labels != PAD]  # [N]
-        self.token_metrics.update(outputs.logits, labels)
+        self.token_metrics.update(outputs.logits, labels, shard)
         self.class_metrics.update(outputs.logits, labels)
         gold = self.gold_alignment(batch, split)  # [B, T, S]
         # Without EOS: its prediction needs no particular source token
         targets = batch.target_text & scored  # [B, T]
-        self.attention_metrics.update(outputs.weights, targets, batch.source_text, gold)
+        self.attention_metrics.update(outputs.weights, targets, batch.source_text, gold, shard)
 
     def _decode(self, batch: Batch, pairs: Sequence[Pair], split: str, encoded: tuple[Any, Any]) -> Tensor:
         """Decode every input of a batch once, and keep its prediction.

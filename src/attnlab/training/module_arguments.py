@@ -19,6 +19,7 @@ from attnlab.nn.seq2seq import TranslationModel
 from attnlab.settings import Component
 from attnlab.training.build import build_translator, copies_source
 from attnlab.training.losses.base import LossTerm
+from attnlab.training.shards import Shards
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ def module_arguments(
         "text_metrics": [each for each in metrics if each not in class_metrics],
         "class_metrics": build_class_metrics(class_metrics, vocabularies.target.size),
         "bleu_tokenizer": choose_bleu_tokenizer(corpus, **config.bleu),
+        "shards": Shards(config.batching.shards, seed=config.seed) if config.batching.get("shards") else None,
     }
 
 

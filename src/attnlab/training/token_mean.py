@@ -25,10 +25,13 @@ class GradientMean:
     def __init__(self) -> None:
         self.tokens = 0
 
-    def weight(self, loss: Tensor, tokens: int, trainer: Trainer) -> Tensor:
-        """Return the loss [] to differentiate: the mean over this many tokens, or their sum."""
+    def weight(self, loss: Tensor, tokens: int, trainer: Trainer, *, summed: bool) -> Tensor:
+        """Return the loss [] to differentiate: the mean over this many tokens, or their sum.
+
+        `summed`: the gradients are sums in any case, because they are those of shards.
+        """
         accumulated = trainer.accumulate_grad_batches
-        if trainer.world_size * accumulated == 1:
+        if not summed and trainer.world_size * accumulated == 1:
             return loss
         self.tokens += tokens
         return loss * tokens * accumulated  # Lightning divides by `accumulated`
@@ -38,7 +41,8 @@ class GradientMean:
         if self.tokens == 0:
             return
         tokens = torch.tensor(float(self.tokens), device=trainer.strategy.root_device)  # []
-        # The mean over processes: DDP has divided the sum of the gradients by their number, too
+        # The mean over processes: DDP has divided the sum of the gradients by their number, too. With shards,
+        # every process has the gradients and the tokens of the whole batch.
         tokens = trainer.strategy.reduce(tokens, reduce_op="mean")
         for parameter in parameters:
             if parameter.grad is not None:

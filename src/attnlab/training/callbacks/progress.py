@@ -8,6 +8,7 @@ import torch
 from lightning import Callback, LightningModule, Trainer
 
 from attnlab.metrics.registry import metric
+from attnlab.training.module import Seq2SeqModule
 from attnlab.types import PAD, Batch
 
 log = logging.getLogger(__name__)
@@ -69,7 +70,10 @@ class Throughput(Callback):
         steps = trainer.global_step - self.first_step
         if steps < trainer.log_every_n_steps:  # type: ignore[attr-defined]
             return
-        tokens = trainer.strategy.reduce(torch.as_tensor(self.tokens, dtype=torch.float64), reduce_op="sum")
+        assert isinstance(pl_module, Seq2SeqModule)
+        tokens = torch.as_tensor(self.tokens, dtype=torch.float64)
+        if pl_module.shards is None:  # with shards, every process has the whole batch
+            tokens = trainer.strategy.reduce(tokens, reduce_op="sum")
         values = {
             "throughput/tokens_per_second": float(tokens) / self.seconds,
             "throughput/steps_per_second": steps / self.seconds,

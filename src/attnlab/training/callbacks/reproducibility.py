@@ -12,7 +12,11 @@ from torch import Tensor
 
 
 class Reproducible(Callback):
-    """Seeds all generators from (seed, trained batches, rank) before each batch and each evaluation."""
+    """Seeds all generators from (seed, trained batches, rank) before each batch and each evaluation.
+
+    A resumed run therefore draws the same dropout masks and teacher-forcing decisions as an uninterrupted
+    one. With virtual shards, `attnlab.training.shards` seeds again for each of them.
+    """
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
