@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from attnlab.errors import UserError
 from attnlab.files.run_directory import Run
 from attnlab.files.writing import write_atomically
 from attnlab.jobs import worker_process
@@ -90,8 +91,12 @@ def interrupt_when(condition: Callable[[], object], times: int = 1) -> None:
     threading.Thread(target=interrupt).start()
 
 
-def dispatch(runs: list[Run], devices: str = "ab") -> SlotScheduler:
-    scheduler = SlotScheduler(Slots(list(devices), gpus=True))
+def dispatch(
+    runs: list[Run], devices: str = "ab", *, retries: int = 0, fail_fast: bool = False, **timeouts: float
+) -> SlotScheduler:
+    scheduler = SlotScheduler(
+        Slots(list(devices), gpus=True), retries=retries, fail_fast=fail_fast, **timeouts
+    )
     scheduler.train(runs)
     return scheduler
 
@@ -167,6 +172,21 @@ def test_finished_jobs_do_not_run_again(tmp_path: Path) -> None:
     assert [state(run) for run in runs] == ["finished", "finished"]
 
 
+def test_failed_jobs_are_retried(tmp_path: Path) -> None:
+    runs = [job(tmp_path, "a", "die", "bad luck", "finish"), job(tmp_path, "b", "die"), job(tmp_path, "c")]
+    dispatch(runs, retries=2)
+    assert [state(run) for run in runs] == ["finished", "failed", "finished"]
+    assert [tries(run) for run in runs] == [3, 3, 1]
+
+
+def test_fail_fast_stops_all_jobs(tmp_path: Path) -> None:
+    runs = [job(tmp_path, "a", "oh", seconds=0.3), job(tmp_path, "b", seconds=30), job(tmp_path, "c")]
+    with pytest.raises(UserError, match="fail_fast=true"):
+        dispatch(runs, fail_fast=True)
+    assert state(runs[0]) == "failed"
+    assert [tries(run) for run in runs] == [1, 1, 0]
+
+
 @pytest.mark.parametrize("times", [1, 2])
 def test_signal_stops_all_jobs_and_raises(times: int, tmp_path: Path) -> None:
     runs = [job(tmp_path, "a", seconds=30), job(tmp_path, "b", seconds=30), job(tmp_path, "c")]
@@ -181,11 +201,36 @@ def test_signal_stops_all_jobs_and_raises(times: int, tmp_path: Path) -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_job_that_ends_without_finishing_is_failed(tmp_path: Path) -> None:
-    runs = [job(tmp_path, "a", "exit 0"), job(tmp_path, "b", "exit 75")]
-    dispatch(runs)
-    assert [state(run) for run in runs] == ["failed", "failed"]
+def test_job_that_ends_without_finishing_is_failed_and_retried(tmp_path: Path) -> None:
+    runs = [job(tmp_path, "a", "exit 0"), job(tmp_path, "b", "exit 75", "finish")]
+    dispatch(runs, retries=1)
+    assert [state(run) for run in runs] == ["failed", "finished"]
+    assert [tries(run) for run in runs] == [2, 2]
     assert runs[0].read_result()["error"].startswith("ended with exit code 0 before it was finished")
+
+
+def test_job_is_stopped_at_its_time_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("attnlab.jobs.slot_scheduler.STOP_TIMEOUT", 0.3)
+    runs = [
+        job(tmp_path, "a", seconds=30, hangs=True),
+        job(tmp_path, "b", seconds=0.4),
+        job(tmp_path, "c", seconds=30),
+    ]
+    dispatch(runs, "abc", timeout=1.5 / 60)
+    assert [state(run) for run in runs] == ["failed", "finished", "failed"]
+    assert runs[2].read_result()["error"] == "stopped after 0.025 minutes (hydra.launcher.timeout)"
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "allowed"),
+    [
+        *(("retries", value, "a whole number ≥ 0") for value in (-1, 1.5, "often", True)),
+        *(("timeout", value, "a number of minutes > 0") for value in (0, -1, "an hour")),
+    ],
+)
+def test_invalid_settings_are_named(setting: str, value: Any, allowed: str) -> None:
+    with pytest.raises(UserError, match=rf"hydra\.launcher\.{setting}={value}: must be {allowed}"):
+        dispatch([], **{setting: value})
 
 
 def test_one_interruption_ends_hung_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,28 @@ class Dies(Additive):
             os.kill(os.getpid(), signal.SIGKILL)
         return super().score(query, keys, state)
 """
+RECORDS = """
+from pathlib import Path
+from hydra.experimental.callback import Callback
+
+def record(*words):
+    with open("called.txt", "a") as file:
+        print(*words, file=file)
+
+class Records(Callback):
+    def on_multirun_start(self, config, **_):
+        record("on_multirun_start")
+
+    def on_multirun_end(self, config, **_):
+        record("on_multirun_end")
+
+    def on_job_start(self, config, **_):
+        record("on_job_start", config.hydra.job.num, Path(config.hydra.runtime.output_dir).name)
+
+    def on_job_end(self, config, job_return, **_):
+        folder = Path(config.hydra.runtime.output_dir)
+        record("on_job_end", config.hydra.job.num, folder.name, job_return.status.name)
+"""
 CASES = {
     "fine": "variant: fine\ndecoder: {size: 32}",
     "impossible": "variant: impossible\ndecoder: {size: 33}\ndefaults: [{override /attention: dot}]",
@@ -105,7 +127,8 @@ def test_repaired_study_repeats_only_its_failed_jobs(tmp_path: Path) -> None:
         "trainer.max_epochs=1",
         "logger=none",
     ]
-    overrides += ["name=study", "hydra.launcher.slots=2"]
+    overrides += ["name=study", "hydra.launcher.slots=2", "+hydra.callbacks.mine._target_=records.Records"]
+    (tmp_path / "records.py").write_text(RECORDS)
 
     fitting = [word.replace("glob(*)", "fine,impossible") for word in overrides]
     completed = attnlab("train", "-m", *fitting, folder=tmp_path, code=2)
@@ -113,10 +136,18 @@ def test_repaired_study_repeats_only_its_failed_jobs(tmp_path: Path) -> None:
     assert "query of size 33 with a memory of size 32" in completed.stderr
     assert runs_in(tmp_path) == []
     (cases / "impossible.yaml").unlink()
+    (tmp_path / "called.txt").unlink()
 
     completed = attnlab("train", "-m", *overrides, folder=tmp_path, code=1)
     assert states(tmp_path) == {"fine": "finished", "dies": "failed", "lost": "failed"}
     names = {run.directory.name.rsplit("-seed", 1)[0]: run.directory.name for run in runs_in(tmp_path)}
+    called = (tmp_path / "called.txt").read_text().splitlines()
+    assert (called[0], called[-1]) == ("on_multirun_start", "on_multirun_end")
+    events = {"dies": "FAILED", "fine": "COMPLETED", "lost": "FAILED"}
+    for number, (name, status) in enumerate(events.items()):
+        start = called.index(f"on_job_start {number} {names[name]}")
+        assert start < called.index(f"on_job_end {number} {names[name]} {status}")
+    assert len(called) == 2 + 2 * len(events)
     output = {
         line.split("/")[-1].split("-seed")[0]: line
         for line in completed.stdout.splitlines()

@@ -87,6 +87,15 @@ def test_rank_in_a_step_of_several_tasks_is_that_of_slurm(monkeypatch: pytest.Mo
     assert worker.rank() == 1
 
 
+def test_reason_of_the_scheduler_is_recorded_unless_the_run_finished(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    run.write_result("interrupted")
+    assert worker_process.record_exit(run, 75, stopping=False, reason="no progress") == 1
+    assert run.read_result() == {"status": "failed", "error": "no progress"}
+    run.write_result("finished", metrics={"val/loss": 1.0})
+    assert worker_process.record_exit(run, -9, stopping=False, reason="no progress") == 0
+
+
 HUNG = """
 import signal, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar
 
@@ -65,6 +65,7 @@ class Scheduler(ABC):
         signals: number of stop signals received.
         failed: number of failed jobs.
         pending: runs whose jobs have not ended.
+        on_start, on_end: called with a run when its job starts, and when it has ended.
     """
 
     POLL_INTERVAL: ClassVar[float] = 1.0
@@ -76,6 +77,9 @@ class Scheduler(ABC):
         self.signals = 0
         self.failed = 0
         self.pending: list[Run] = []
+        self.on_start: Callable[[Run], None] = lambda run: None
+        self.on_end: Callable[[Run], None] = lambda run: None
+        self._started: set[Run] = set()
 
     @abstractmethod
     def submit(self, runs: Sequence[Run]) -> None:
@@ -124,8 +128,16 @@ class Scheduler(ABC):
                 self.cancel()
             for run, code in self.collect().items():
                 self._end(run, code)
-            self.progress.update(self.running(), pending=len(self.pending), failed=self.failed)
+            running = self.running()
+            for run in running:
+                self._start(run)
+            self.progress.update(running, pending=len(self.pending), failed=self.failed)
             time.sleep(self.POLL_INTERVAL)
+
+    def _start(self, run: Run) -> None:
+        if run not in self._started:
+            self._started.add(run)
+            self.on_start(run)
 
     def _end(self, run: Run, code: int | str) -> None:
         self.pending.remove(run)
@@ -140,6 +152,9 @@ class Scheduler(ABC):
             return
         self.progress.print(status.describe())
         self.failed += status.state == "failed"
+        if status.state != "in use":
+            self._start(run)  # it may have started and ended between two checks
+            self.on_end(run)
 
     def _count_signal(self, *_: Any) -> None:
         self.signals += 1

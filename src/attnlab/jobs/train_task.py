@@ -39,7 +39,7 @@ class TrainTask:
         self.swept: set[str] = set()
         self.ledger = Ledger()
         self.outcome: int | UserError = 0
-        self._composed: dict[tuple[str, ...], DictConfig] = {}
+        self._composed: dict[tuple[str, ...], tuple[DictConfig, DictConfig]] = {}
 
     def __call__(self, config: DictConfig) -> float | None:
         """Train a single run, or a job of a launcher that runs jobs in this process; called by Hydra.
@@ -86,13 +86,18 @@ class TrainTask:
             raise KeyboardInterrupt
         return read_status(run).score
 
-    def compose_job(self, loader: ConfigLoader, sweep: DictConfig, overrides: Sequence[str]) -> DictConfig:
-        """Return the resolved configuration of a job, composed once for sweeper and launcher."""
+    def compose_job(
+        self, loader: ConfigLoader, sweep: DictConfig, overrides: Sequence[str]
+    ) -> tuple[DictConfig, DictConfig]:
+        """Return the configuration of a job, composed once for sweeper and launcher.
+
+        The first one is resolved; the second one has the node `hydra`, for callbacks of Hydra.
+        """
         key = tuple(overrides)
         if key not in self._composed:
             composed: DictConfig = loader.load_sweep_config(sweep, accept([*overrides]))
             self._name_options(composed, overrides)
-            self._composed[key] = resolve(composed)
+            self._composed[key] = resolve(composed), composed
         return self._composed[key]
 
     def _name_options(self, config: DictConfig, overrides: Sequence[str]) -> None:

@@ -154,11 +154,16 @@ def import_from_current_folder() -> None:
     sys.path += [folder for folder in folders if folder not in sys.path]
 
 
-def record_exit(run: Run, code: int, *, stopping: bool) -> int:
+def record_exit(run: Run, code: int, *, stopping: bool, reason: str | None = None) -> int:
     """Update result.json if the worker ended before it could do so; returns the exit code of the run.
 
     It is 0, 1, `REFUSED`, `INTERRUPTED`, or `IN_USE` if another process works on the run and will record its
     status.
+
+    Args:
+        code: the worker's return code, negative if a signal ended it.
+        stopping: whether a stop signal was sent to it.
+        reason: why this process ended an unfinished worker that counts as failed.
     """
     try:
         with run.lock():
@@ -167,18 +172,19 @@ def record_exit(run: Run, code: int, *, stopping: bool) -> int:
                 return 0
             if code == IN_USE:
                 return IN_USE
-            if stopping and (code < 0 or status != "failed"):
+            if reason is None and stopping and (code < 0 or status != "failed"):
                 run.write_result("interrupted")
                 return INTERRUPTED
-            if code == INTERRUPTED and status == "interrupted":
+            if reason is None and code == INTERRUPTED and status == "interrupted":
                 signalled = "stopped by a signal to its process; run the same command again to resume"
                 run.write_result("interrupted", error=signalled)
                 return INTERRUPTED
-            if code >= 0 and status == "failed":
+            if reason is None and code < 0:
+                reason = f"was killed by {signal.Signals(-code).name}"
+            elif reason is None and status == "failed":
                 return REFUSED if code == REFUSED else 1
-            killed = f"was killed by {signal.Signals(-code).name}" if code < 0 else None
             ended = f"ended with exit code {code} before it was finished, see {run.log}"
-            run.write_result("failed", error=killed or ended)
+            run.write_result("failed", error=reason or ended)
     except InUseError:
         return IN_USE
     except OSError as error:

@@ -10,7 +10,7 @@ from typing import Any
 from hydra.core.utils import JobReturn, JobStatus, setup_globals
 from hydra.plugins.launcher import Launcher
 from hydra.types import HydraContext, TaskFunction
-from omegaconf import DictConfig
+from omegaconf import DictConfig, open_dict, read_write
 
 
 class RunLauncher(Launcher):
@@ -28,7 +28,7 @@ class RunLauncher(Launcher):
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Store what `launch` needs; called by Hydra."""
-        self.loader = hydra_context.config_loader
+        self.loader, self.callbacks = hydra_context.config_loader, hydra_context.callbacks
         self.task: Any = task_function  # attnlab.jobs.train_task.TrainTask
         self.config = config
 
@@ -37,15 +37,51 @@ class RunLauncher(Launcher):
         from attnlab.errors import needs
 
         setup_globals()
-        configs = [self.task.compose_job(self.loader, self.config, job) for job in job_overrides]
+        jobs = [self.task.compose_job(self.loader, self.config, job) for job in job_overrides]
+        configs = [config for config, _ in jobs]
         with needs(self.extra, "This launcher is not installed"):
             module = import_module(f"attnlab.jobs.{self.module}")
-        scores = self.task.train_batch(configs, module.create(configs, **self.settings))
+        scheduler = module.create(configs, **self.settings)
+        if self.callbacks.callbacks:
+            self.call_back(scheduler, jobs, initial_job_idx)
+        scores = self.task.train_batch(configs, scheduler)
         returns = []
         for job, config, score in zip(job_overrides, configs, scores, strict=True):
             returns.append(JobReturn(overrides=job, cfg=config, hydra_cfg=self.config))
             returns[-1].status, returns[-1].return_value = JobStatus.COMPLETED, score
         return returns
+
+    def call_back(self, scheduler: Any, jobs: Sequence[tuple[DictConfig, DictConfig]], first: int) -> None:
+        """Let a scheduler call Hydra's callbacks when the worker of a job starts, and when it has ended.
+
+        `hydra.runtime.output_dir` is the run directory. As in Hydra, an interrupted job has no `on_job_end`.
+        """
+        from attnlab.errors import UserError
+        from attnlab.files.run_directory import Run, run_of
+        from attnlab.jobs.status import read_status
+
+        started: dict[Run, tuple[DictConfig, JobReturn]] = {}
+        for number, (config, composed) in enumerate(jobs, first):
+            run = run_of(config)
+            with open_dict(composed.hydra), read_write(composed.hydra):
+                composed.hydra.job.num, composed.hydra.job.id = number, str(number)
+                composed.hydra.runtime.output_dir = str(run.directory)
+            overrides = composed.hydra.overrides.task
+            started[run] = composed, JobReturn(overrides, config, hydra_cfg=composed, task_name="train")
+
+        def start(run: Run) -> None:
+            self.callbacks.on_job_start(config=started[run][0], task_function=self.task)
+
+        def end(run: Run) -> None:
+            status, (composed, result) = read_status(run), started[run]
+            result.status, result.return_value = JobStatus.COMPLETED, status.score
+            if status.state != "finished":
+                error = UserError(f"{run.directory.name}: {status.result.get('error')}")
+                result.status, result.return_value = JobStatus.FAILED, error
+            if status.state != "interrupted":
+                self.callbacks.on_job_end(config=composed, job_return=result)
+
+        scheduler.on_start, scheduler.on_end = start, end
 
 
 class SlotsLauncher(RunLauncher):

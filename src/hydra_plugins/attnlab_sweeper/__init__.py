@@ -46,7 +46,7 @@ class GridSweeper(Sweeper):
 
     def compose(self, job: Sequence[str]) -> DictConfig:
         """Return the configuration of a job."""
-        config: DictConfig = self.task.compose_job(self.loader, self.config, job)
+        config: DictConfig = self.task.compose_job(self.loader, self.config, job)[0]
         return config
 
     def train_all(self, jobs: Sequence[Sequence[str]]) -> Any:
