@@ -111,12 +111,12 @@ def test_data_of_a_run_is_found_from_another_folder(
     for name in ("1.tsv", "2.tsv", "test.de", "test.en"):
         (trained / name).write_text("a\tb\n")
     monkeypatch.chdir(here)
-    paths = ("data.train=[1.tsv,2.tsv]", "data.val=both.tsv", "data.test={a:test,b:missing.tsv}")
+    paths = ("data.train=[1.tsv,2.tsv]", "data.val=both.tsv", "data.test={a:test,b:missing.tsv,c:?.tsv}")
     config = composed("data=pairs", *paths)
     run = prepare_run(config)
     run.write_result("finished", metrics={"val/loss": 1.0}, folder="/gone" if is_moved else str(trained))
     found = find_data(config, run).data
     assert found.train == [f"{trained}/1.tsv", f"{trained}/2.tsv"]
     assert found.val == "both.tsv"
-    assert found.test == {"a": f"{trained}/test", "b": "missing.tsv"}
+    assert found.test == {"a": f"{trained}/test", "b": "missing.tsv", "c": f"{trained}/?.tsv"}
     assert config.data.train == ["1.tsv", "2.tsv"]

@@ -86,6 +86,17 @@ def test_subwords_outside_the_vocabulary_have_no_spelling(caplog: pytest.LogCapt
     ]
 
 
+def test_far_longer_sequences_are_reported_with_their_place(caplog: pytest.LogCaptureFixture) -> None:
+    usual = [Pair("3 4", "4 3 3")] * 120
+    encode_all([*usual, Pair("3 " * 20, "4", origin=Origin("a.tsv", 121))], DIGITS)
+    assert caplog.messages == []
+    encode_all([*usual, Pair("3 " * 21, "4 " * 31, origin=Origin("a.tsv", 121))], DIGITS)
+    assert [message.split(".")[:2] for message in caplog.messages] == [
+        ["a", f"tsv, line 121: the {side} has {length} tokens, and 99 % of the {side}s have at most {most}"]
+        for side, length, most in (("source", 21, 2), ("target", 31, 3))
+    ]
+
+
 def test_length_limits_must_leave_space_for_text() -> None:
     with pytest.raises(UserError, match=r"max_source_length=1 must be at least 2"):
         encode(PAIRS, DIGITS, source_eos=True, max_source_length=1, max_target_length=None)

@@ -13,10 +13,13 @@ from typing import Any
 
 import datasets
 import numpy as np
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from attnlab.config.compose import compose_run
 from attnlab.data import digests, examples, mapped
+from attnlab.data.batch_sampler import TrainingBatchSampler
 from attnlab.data.corpus import Corpus
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.datasets.pairs import load_pairs
@@ -57,6 +60,10 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("links").write_text("0-0\n" * len(train), encoding="utf-8")
     records = [{"source": a, "target": b} for a, b in train]
     Path("train.jsonl").write_text("\n".join(map(json.dumps, records)), encoding="utf-8")
+    table = pyarrow.Table.from_pylist(records)
+    parquet.write_table(table, "train.parquet")
+    with pyarrow.OSFile("train.arrow", "wb") as file, pyarrow.ipc.new_stream(file, table.schema) as stream:
+        stream.write_table(table, 50)
     datasets.Dataset.from_list(records).save_to_disk("saved")
     return tmp_path
 
@@ -92,8 +99,9 @@ SETTINGS = [
     ["data.train=train.jsonl", "data.val=val.tsv", "data.test=val.tsv", "readout=pointer_generator"],
     ["data.path=train.jsonl", "tokenizer=subwords", "tokenizer.max_size=40"],
     ["data.path=train.tsv", "tokenizer=characters", "shared_vocabulary=true", "overfit=30"],
+    ["data.path=train.parquet"],
     ["data=huggingface", "data.dataset=saved", "data.columns=[source,target]", *NO_SPLITS],
-    ["data.train=[train.jsonl, val.tsv]", *VALIDATION],
+    ["data.train={b: [train.arrow, train.jsonl], a: val.tsv}", "data.weights={a: 1, b: 2}", *VALIDATION],
 ]
 
 
@@ -229,3 +237,98 @@ def test_processes_that_start_at_once_write_the_files_once(capfd: pytest.Capture
     assert len(found) == 1
     unfinished = [path for path in Path("cache/corpora").iterdir() if path.suffix == ".tmp"]
     assert not unfinished
+
+
+@pytest.mark.usefixtures("folder")
+def test_rows_of_parquet_and_arrow_equal_json_lines(tmp_path: Path) -> None:
+    load = partial(load_pairs, val="val.tsv", test="val.tsv")
+    expected = load(train="train.jsonl").train
+    for name in ("train.parquet", "train.arrow", str(tmp_path / "saved" / "*.arrow")):
+        pairs = load(train=name).train
+        assert pairs == expected
+        assert str(pairs[4].origin).endswith(f"{Path(name).suffix}, row 5")
+    Path("train.parquet").write_bytes(Path("train.parquet").read_bytes()[:300])
+    with pytest.raises(
+        UserError, match=r"^data.train: train.parquet cannot be read \(.*create the file again$"
+    ):
+        load(train="train.parquet")
+    with pytest.raises(UserError, match=r"^data.train: no.arrow cannot be read .*No such file"):
+        load(train="no.arrow")
+
+
+CORPORA = {"large": "train.jsonl", "small": "val.tsv"}  # of 205 and 9 pairs
+
+
+@pytest.mark.usefixtures("folder")
+def test_weights_and_temperature_choose_how_many_pairs_an_epoch_draws(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "attnlab.data")
+    load = partial(load_pairs, train=CORPORA, val="val.tsv", test_fraction=0)
+    assert load().draws == ()
+    assert load(weights={"small": 1, "large": 3}).draws == ((205, 160), (9, 54))  # 3/4 and 1/4 of 214
+    assert "data.train.small: 9 pairs, of which an epoch draws 54 (6.00 per pair)" in caplog.messages
+    assert load(temperature=1).draws == ((205, 205), (9, 9))
+    assert load(temperature=2).draws == ((205, 177), (9, 37))  # √205 : √9 = 14.32 : 3
+    for settings, message in (
+        ({"weights": {"small": 1}}, "give a number above 0 for each of large, small"),
+        ({"weights": {"small": 1, "large": 0}}, "give a number above 0"),
+        ({"weights": {"small": 1, "large": 1, "other": 1}}, "give a number above 0"),
+        ({"weights": {"small": 1, "large": 1}, "temperature": 2}, "exclude each other"),
+        ({"temperature": 2, "train": "train.jsonl"}, "need several corpora"),
+        ({"temperature": 2, "val": None}, "give data.val"),
+        ({"temperature": 2, "limit": 205}, "data.limit leaves no pairs of small"),
+        ({"temperature": 2, "train": {"a": "val.tsv", "b": "val.tsv"}}, "give each file once"),
+    ):
+        with pytest.raises(UserError, match=message):
+            load(**settings)
+
+
+def test_every_pair_of_a_part_is_drawn_as_often_as_the_others() -> None:
+    lengths = np.arange(14) % 5 + 1
+
+    def epoch(number: int, world: int = 1) -> list[list[list[int]]]:
+        ranks = []
+        for rank in range(world):
+            sampler = TrainingBatchSampler(
+                lengths, lengths, size=4, draws=[(11, 4), (3, 10)], rank=rank, world=world
+            )
+            sampler.set_epoch(number)
+            ranks.append([sorted(batch) for batch in sampler])
+        return ranks
+
+    drawn = [index for batch in epoch(0)[0] for index in batch]
+    assert len(drawn) == 14
+    first, second = ([drawn.count(index) for index in part] for part in (range(11), range(11, 14)))
+    assert sorted(first) == 7 * [0] + 4 * [1]
+    assert sorted(second) == [3, 3, 4]
+    assert epoch(0) == epoch(0) != epoch(1)
+    merged = sorted(batch for rank in epoch(0, world=2) for batch in rank)
+    assert merged == sorted(epoch(0)[0])
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_batches_of_tokens_draw_parts_within_the_limit_and_resume(world: int) -> None:
+    generator = np.random.default_rng(1)
+    sources, targets = generator.integers(1, 30, size=(2, 60))
+    draws, sizes = [(40, 20), (20, 40)], []
+    drawn = np.zeros(60, int)
+    for epoch in range(30):
+        batches: list[list[int]] = []
+        for rank in range(world):
+            sampler = TrainingBatchSampler(
+                sources, targets, size=150, batch_type="tokens", draws=draws, seed=3, rank=rank, world=world
+            )
+            sampler.set_epoch(epoch)
+            steps = [*sampler]
+            assert len(steps) == len(sampler)
+            sampler.resume(epoch, 2)
+            assert [*sampler] == steps[2:]
+            batches += steps
+        counts = np.bincount(np.concatenate(batches), minlength=60)
+        assert (counts[:40].sum(), counts[:40].max(), counts[40:].tolist()) == (20, 1, 20 * [2])
+        assert all((sources[batch].max() + targets[batch].max()) * len(batch) <= 150 for batch in batches)
+        sizes.append(sorted(map(len, batches)))
+        drawn += counts
+    assert all(each == sizes[0] for each in sizes)
+    assert drawn[:40].min() >= 5  # 15 of 30 are expected

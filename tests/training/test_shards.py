@@ -272,7 +272,7 @@ def write_corpora(folder: Path) -> list[str]:
         rows = [" ".join(generator.choices("abcdefg", k=1 + i % 9)) for i in range(size)]
         (folder / f"{name}.tsv").write_text("".join(f"{row}\t{row[::-1]}\n" for row in rows))
     return [
-        *("data=pairs", "data.train=[news.tsv,talks.tsv]"),
+        *("data=pairs", "data.train={news: news.tsv, talks: talks.tsv}", "data.temperature=3"),
         *("data.val=val.tsv", "data.test=val.tsv", "tokenizer=whitespace", "paths.cache=cache"),
     ]
 

@@ -21,7 +21,7 @@ from attnlab.training.build import check_alignments
 LAYOUT = ("languages", "header", "source_column", "target_column", "features_column")
 """Settings of `data=pairs` that describe files; they can be given with the files for every dataset."""
 
-GIVEN = ("val", "test", "alignments_path")
+GIVEN = ("val", "test", "alignments_path", "val_references", "test_references")
 """Settings of `data=pairs` that name files of evaluation."""
 
 PAIRS = "attnlab.data.datasets.pairs.load_pairs"
@@ -80,14 +80,14 @@ def find_data(config: DictConfig, run: Run) -> DictConfig:
 
     found = config.copy()
     data: Any = OmegaConf.to_container(config.data, resolve=True)
-    for name in data.keys() & {*OTHER_DATA, "alignments_path"}:
+    for name in data.keys() & {*OTHER_DATA, "alignments_path", "val_references", "test_references"}:
         found.data[name] = find(data[name])
     return found
 
 
 def _exists(folder: Path, path: str) -> bool:
-    """Return whether a file, or one of aligned files with endings (`test.de`), exists."""
-    return (folder / path).exists() or any(folder.glob(f"{path}.*"))
+    """Return whether a file, a file of a pattern, or one of aligned files with endings (`test.de`) exists."""
+    return (folder / path).exists() or any(folder.glob(path)) or any(folder.glob(f"{path}.*"))
 
 
 def _own_layout(config: DictConfig) -> dict[str, Any]:
@@ -146,6 +146,8 @@ def read(
         layout,
         val=splits.get("val"),
         test=splits.get("test"),
+        val_references=given.files.get("val_references"),
+        test_references=given.files.get("test_references"),
         alignments=alignment_files(alignments_path, splits=splits),
     )
     return Corpus(

@@ -5,7 +5,7 @@ N pairs of a split · B pairs of a batch
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ BatchType = Literal["sentences", "tokens"]
 
 class TrainingBatchSampler(Sampler[Any]):
     """Batches of indices for training: every pair exactly once per epoch, over all processes together.
+
+    With `draws`, the pairs of each part are drawn as often as it says instead. For batches of tokens, a pair
+    that not every epoch draws is one of several of similar length, and the longest of these counts.
 
     The batches depend only on the seed and the epoch. Every epoch has the same number of batches on each
     rank. The longest target of a batch comes first, so that a decoder can skip finished rows.
@@ -40,6 +43,7 @@ class TrainingBatchSampler(Sampler[Any]):
         target_lengths: T of each pair, [N].
         size, batch_type, bucket_by_length, pool, seed: as of `Seq2SeqData`; `size` is its `batch_size`, and
             `pool` is for each rank.
+        draws: as of `Corpus`. A pair is drawn again when all pairs of its part have been drawn as often.
     """
 
     def __init__(
@@ -54,8 +58,14 @@ class TrainingBatchSampler(Sampler[Any]):
         seed: int = 0,
         rank: int = 0,
         world: int = 1,
+        draws: Sequence[tuple[int, int]] = (),
     ) -> None:
+        self._draws = draws
         self._target_lengths = target_lengths
+        self._choices = None
+        if draws and batch_type == "tokens":
+            self._choices = _choices(source_lengths, target_lengths, draws)
+            source_lengths, target_lengths = self._choices.longest(source_lengths, target_lengths)
         self._sort_keys = target_lengths, source_lengths
         self._sort = bucket_by_length or batch_type == "tokens"
         self._seed = seed
@@ -88,17 +98,69 @@ class TrainingBatchSampler(Sampler[Any]):
     def __iter__(self) -> Iterator[Any]:
         epoch = self._epoch
         random = np.random.default_rng((self._seed, epoch))
-        order = np.arange(len(self._target_lengths), dtype=np.int32)
+        order = self._draw(random)  # [N]
         random.shuffle(order)
         for first, end in pairwise(self._pool_bounds) if self._sort else ():
             pool = order[first:end]
             order[first:end] = pool[np.lexsort([lengths[pool] for lengths in self._sort_keys])]
+        if self._choices is not None:
+            order = self._choices.draw(random)[order].astype(np.int32)
         steps = random.permutation(len(self))
         start = self._resumed_batch if epoch == self._resumed_epoch else 0
         for step in steps[start:]:
             number = step * self._world + self._rank
             batch = order[self._bounds[number] : self._bounds[number + 1]]
             yield batch[np.argsort(-self._target_lengths[batch], kind="stable")].tolist()
+
+    def _draw(self, random: np.random.Generator) -> NDArray[np.int32]:
+        """Return the positions of the pairs of an epoch, [N], in the order of the parts."""
+        if not self._draws or self._choices is not None:
+            return np.arange(len(self._target_lengths), dtype=np.int32)
+        parts, start = [], 0
+        for size, count in self._draws:
+            part = np.arange(start, start + size, dtype=np.int32)
+            parts += [np.tile(part, count // size), random.permutation(part)[: count % size]]
+            start += size
+        return np.concatenate(parts)
+
+
+class _Choices(NamedTuple):
+    """For each of the N pairs of an epoch, the pairs of similar length that it is one of.
+
+    Attributes:
+        pairs: positions of all pairs, sorted by length within each part, [N].
+        first: position in `pairs` of the first choice, [N].
+        size: number of choices, [N].
+    """
+
+    pairs: NDArray[np.int64]
+    first: NDArray[np.int64]
+    size: NDArray[np.int64]
+
+    def longest(self, *lengths: Lengths) -> list[Lengths]:
+        """Return for each kind of length the largest one of the choices, [N]."""
+        ranges = np.stack([self.first, self.first + self.size], axis=1).ravel()
+        return [np.maximum.reduceat(np.append(each[self.pairs], 0), ranges)[::2] for each in lengths]
+
+    def draw(self, random: np.random.Generator) -> NDArray[np.int64]:
+        """Return the position of one of the choices, [N]."""
+        drawn: NDArray[np.int64] = self.pairs[self.first + random.integers(self.size)]
+        return drawn
+
+
+def _choices(source_lengths: Lengths, target_lengths: Lengths, draws: Sequence[tuple[int, int]]) -> _Choices:
+    """Return as many choices of each part as `draws` says; the choices of all pairs differ by at most one."""
+    start, parts = 0, []
+    for size, count in draws:
+        part = slice(start, start + size)
+        whole = np.tile(np.arange(size), count // size)  # every pair
+        ends = np.linspace(0, size, count % size + 1).astype(np.int64)
+        first, choices = np.append(whole, ends[:-1]), np.append(np.ones_like(whole), np.diff(ends))
+        parts.append(
+            (start + np.lexsort((target_lengths[part], source_lengths[part])), start + first, choices)
+        )
+        start += size
+    return _Choices(*map(np.concatenate, zip(*parts, strict=True)))
 
 
 class FixedBatches(SequentialSampler):

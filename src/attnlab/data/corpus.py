@@ -74,6 +74,8 @@ class Corpus:
         metrics: names of metrics of decoded texts (`attnlab.metrics.registry`) beyond the default ones.
         files: files that the pairs were read from.
         evaluation_only: whether the corpus needs no training and validation pairs.
+        draws: for successive parts of `train`, the number of pairs and how many are drawn per epoch; the
+            second numbers have the same sum as the first ones. Empty to draw each pair once.
     """
 
     train: Sequence[Pair] = field(default_factory=list)
@@ -82,6 +84,7 @@ class Corpus:
     metrics: tuple[str, ...] = ()
     files: tuple[Path, ...] = field(default=(), compare=False)
     evaluation_only: bool = False
+    draws: tuple[tuple[int, int], ...] = ()
 
     def __post_init__(self) -> None:
         for name in self.test if isinstance(self.test, Mapping) else ():

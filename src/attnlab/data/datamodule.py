@@ -99,6 +99,7 @@ class Seq2SeqData(LightningDataModule):
             bucket_by_length=bucket_by_length,
             pool=pool,
             seed=seed,
+            draws=corpus.draws,
         )
         self._workers = workers
         self._shards = shards

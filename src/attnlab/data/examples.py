@@ -23,7 +23,7 @@ from attnlab.data.corpus import Origin, Pair
 from attnlab.data.features import is_feature
 from attnlab.data.mapped import BLOCK, SIDES, Store, are_plain, select, text_blocks
 from attnlab.data.tokenization.tokenizer import UNKNOWN, Rows, Tokenizer
-from attnlab.data.tokenization.vocabularies import Vocabularies
+from attnlab.data.tokenization.vocabularies import Vocabularies, code_points
 from attnlab.data.tokenization.word_encoder import WordEncoder
 from attnlab.errors import UserError
 from attnlab.files.cache import with_progress
@@ -39,6 +39,9 @@ COPIED = 1 << 20
 
 FEW = 1000
 """Up to this number of pairs, the words of a text are not kept for other texts."""
+
+OUTLIER_PAIRS, OUTLIER_FACTOR = 100, 10
+"""In a split of this many pairs, a length of more than so many times the 99th percentile is reported."""
 
 UNKNOWN_READ, UNKNOWN_EXAMPLES = 100, 3
 """The log names at most 3 different tokens, of the first 100 that are outside the vocabulary."""
@@ -187,6 +190,8 @@ class _Side:
         if self.cut_count:
             text = "%d of %d %ss are truncated to %d tokens: batching.max_%s_length"
             log.warning(text, self.cut_count, len(lengths), self.name, self.limit, self.name)
+        if self.limit is None and len(lengths) >= OUTLIER_PAIRS:
+            self._log_outlier(lengths, pairs)
         if self.first is not None and split is not None:
             number, origin = self.first
             place = f"the {split} data"
@@ -194,6 +199,17 @@ class _Side:
                 self.count, self.total, self.name, place, self.examples, self.tokenizer
             )
             log.warning("%s; first in %s", counted, origin or f"pair {number} of {len(pairs)}")
+
+    def _log_outlier(self, lengths: Lengths, pairs: Sequence[Pair]) -> None:
+        """Warn of a sequence that is far longer than the others, since its batch is padded to it."""
+        position, usual = int(np.argmax(lengths)), int(np.quantile(lengths, 0.99))
+        if lengths[position] > OUTLIER_FACTOR * usual:
+            log.warning(
+                "%s: the %s has %d tokens, and 99 %% of the %ss have at most %d. Its batch needs much "
+                "memory: correct the line, or set batching.max_%s_length",
+                pairs[position].origin or f"pair {position + 1} of {len(pairs)}",
+                *(self.name, lengths[position], self.name, usual, self.name),
+            )
 
 
 def encode(
@@ -284,10 +300,6 @@ def describe_unknown(
 
 def _other_form(token: str, tokenizer: Tokenizer) -> str:
     """Return the code points of a token that looks like one of the vocabulary, and of that; else nothing."""
-
-    def code_points(text: str) -> str:
-        return " ".join(f"U+{ord(character):04X}" for character in text)
-
     for other in (unicodedata.normalize("NFC", token), unicodedata.normalize("NFD", token)):
         if tokenizer.id_of(other) is not None:
             return f" ({code_points(token)}; the vocabulary has {code_points(other)})"

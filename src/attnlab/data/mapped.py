@@ -10,9 +10,10 @@ import hashlib
 import json
 import mmap
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -218,6 +219,16 @@ def write_pairs(folder: Path, pairs: Iterable[Pair]) -> dict[str, Any]:
         store.append("bounds", start + np.cumsum(np.fromiter(map(len, parts), np.int64, len(parts))))
         count = store.append("lines", np.array(lines, np.int64))
     return {"origins": origins}
+
+
+def count_by_file(pairs: Sequence[Pair]) -> dict[str, int]:
+    """Return the number of pairs of each file, in the order of their first pairs."""
+    if not isinstance(pairs, MappedPairs):
+        return Counter(pair.origin.file for pair in pairs if pair.origin)
+    counts: Counter[str] = Counter()
+    for (start, file, _), (end, *_) in pairwise([*pairs.origins, (len(pairs), "", "")]):
+        counts[file] += end - start
+    return counts
 
 
 def select(pairs: Sequence[Pair], positions: NDArray[Any]) -> Sequence[Pair]:

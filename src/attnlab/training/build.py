@@ -50,7 +50,7 @@ def build_corpus(config: DictConfig, corpus: Corpus | None = None) -> Corpus:
     if config.get("overfit") is None:
         return corpus
     pairs = corpus.train[: config.overfit]
-    return replace(corpus, train=pairs, val=pairs, test=[])
+    return replace(corpus, train=pairs, val=pairs, test=[], draws=())
 
 
 def add_metrics(corpus: Corpus, *, metrics: Sequence[str] = ()) -> Corpus:
@@ -85,6 +85,7 @@ def build_vocabularies(config: DictConfig, corpus: Corpus) -> Vocabularies:
             source=constructor(config.tokenizer),
             target=None if target is None else constructor(target),
             shared=config.shared_vocabulary,
+            others=[pairs for name, pairs in corpus.splits.items() if name != "train"],
         )
 
     if not isinstance(corpus.train, MappedPairs):

@@ -201,10 +201,11 @@ def test_every_file_of_pairs_can_have_alignments(write):
     corpus = load(
         train=write(records, "train.jsonl"),
         val=write("\n".join(ROWS), "val.tsv"),
-        test=write("\n".join(ROWS), "test.tsv"),
-        alignments_path={"train": links, "test": links},
+        test={"first": write("\n".join(ROWS), "first.tsv"), "second": write("\n".join(ROWS), "second.tsv")},
+        alignments_path={"train": links, "val": links, "test": {"second": links}},
     )
-    assert (corpus.train, corpus.val, corpus.test) == (ALIGNED, EXPECTED, ALIGNED)
+    assert (corpus.train, corpus.val) == (ALIGNED, ALIGNED)
+    assert (corpus.splits["test/first"], corpus.splits["test/second"]) == (EXPECTED, ALIGNED)
     assert Path(links) in corpus.files
 
 
@@ -218,13 +219,46 @@ def test_every_file_of_pairs_can_have_alignments(write):
         ({"dev": "links"}, r"alignments_path\.dev: there is no data\.dev"),
         ({"train": 5}, r"alignments_path\.train=5 must be the path of a file"),
         ({"train": {"a": "links"}}, r"alignments_path\.train=.* must be the path of a file"),
-        ({"test": "links"}, r"alignments_path\.test=links must be .* and data\.test one file"),
+        ({"test": "links"}, r"by the names of the test sets, such as \{first: FILE\}"),
+        ({"test": {"third": "links"}}, r"by the names of the test sets, such as \{first: FILE\}"),
+        ({"test": {"first": "nowhere"}}, r"nowhere does not exist"),
     ],
 )
 def test_alignments_need_a_file_of_pairs(write, alignments: dict, message: str):
     table = write("\n".join(ROWS))
     with pytest.raises(UserError, match=message):
         load(train=table, test={"first": table}, alignments_path=alignments)
+
+
+def test_further_references_are_pairs_with_the_same_source(write):
+    """Of the second line, one file has no reference; an aligner's links are those of the first target."""
+    first, second = write("A\n\nD\n", "a.txt"), write("X\nY\nD\n", "b.txt")
+    layout, further = Layout(), {"setting": "data.test", "references": [first, second]}
+    read = layout.read(write("a\tB\nb\tC\nd\tD\n"), alignments=write("0-0\n0-0\n0-0\n", "links"), **further)
+    expected = [("a", "B"), ("a", "A"), ("a", "X"), ("b", "C"), ("b", "Y"), *[("d", "D")] * 3]
+    assert [(pair.source, pair.target) for pair in read.pairs] == expected
+    assert [pair.alignment for pair in read.pairs[:3]] == [((0, 0),), None, None]
+    assert [pair.origin.line for pair in read.pairs] == [1, 1, 1, 2, 2, 3, 3, 3]
+    assert [str(path) for path in read.files[1:3]] == [first, second]
+    # A file without targets has only those of the other files
+    covered = layout.read(write("a\nb\nd\n"), may_be_covered=True, **further)
+    expected = [("a", "A"), ("a", "X"), ("b", "Y"), ("d", "D"), ("d", "D")]
+    assert [(pair.source, pair.target) for pair in covered.pairs] == expected
+
+
+def test_further_references_of_named_test_sets(write):
+    train, a, b = write("x\ty\nz\ty\n", "train.tsv"), write("a\tA\n", "a.tsv"), write("X\n", "x.txt")
+    given = {"train": train, "val": train, "test": {"one": a, "two": a}, "test_references": {"two": [b]}}
+    tests = load(**given).splits
+    assert [[pair.target for pair in tests[f"test/{name}"]] for name in ("one", "two")] == [["A"], ["A", "X"]]
+    with pytest.raises(UserError, match=r"data.val_references=.*: give data.val"):
+        load(train=train, test=a, val_references=[b])
+    with pytest.raises(UserError, match=r"data.test_references=.* must be a list of files"):
+        load(train=train, test=a, test_references=b)
+    with pytest.raises(UserError, match=r"data.test_references={'x': .*names of the test sets"):
+        load(**{**given, "test_references": {"x": [b]}})
+    with pytest.raises(UserError, match=r"a.tsv has 1 lines, but .*train.tsv has 2"):
+        load(**{**given, "test_references": {"two": [train]}})
 
 
 def test_a_list_of_targets_in_json_lines_is_a_pair_for_each(write):
@@ -291,7 +325,7 @@ def test_a_row_of_a_table_is_reduced_to_what_a_model_reads(layout: Layout, line:
     assert layout.input_of(line) == expected
 
 
-def test_lists_of_files_are_read_in_order(write, tmp_path, caplog):
+def test_lists_and_patterns_of_files_are_read_in_order(write, tmp_path, caplog):
     caplog.set_level("INFO")
     first, second = (
         write("\n".join(ROWS[:4]), "b.tsv"),
@@ -299,10 +333,23 @@ def test_lists_of_files_are_read_in_order(write, tmp_path, caplog):
     )
     files = {"val": first, "test": first}
     assert load(train=[first, second], **files).train == EXPECTED
-    corpus = load(train=[second, first], **files)
+    corpus = load(train=f"{tmp_path}/[ab].tsv*", **files)
     assert corpus.train == EXPECTED[4:] + EXPECTED[:4]
     assert [str(pair.origin) for pair in corpus.train[5:7]] == [f"{second}, line 6", f"{first}, line 1"]
     assert corpus.files[:2] == (Path(second), Path(first))
     assert load(train=[first, second], limit=5, **files).train == EXPECTED[:5]
+    with pytest.raises(UserError, match=r"^data\.train=.*/\*\.txt: no file matches the pattern"):
+        load(train=f"{tmp_path}/*.txt", **files)
     with pytest.raises(UserError, match=r"data\.alignments_path needs one file, and data\.train has 2"):
         load(train=[first, second], alignments_path=first, **files)
+
+
+def test_patterns_of_aligned_files_match_prefixes(write, tmp_path):
+    for name, rows in (("two", ROWS[5:]), ("one", ROWS[:5])):
+        for ending, side in (("de", 0), ("en", 1)):
+            write("\n".join(row.split("\t")[side] for row in rows), f"{name}.{ending}")
+    write("ignored", "one.fr")
+    corpus = load(
+        train=f"{tmp_path}/*", languages=["de", "en"], val=f"{tmp_path}/one", test=f"{tmp_path}/two"
+    )
+    assert corpus.train == EXPECTED

@@ -306,7 +306,46 @@ def test_shared_vocabulary_rejects_a_target_tokenizer() -> None:
         train_vocabularies(PAIRS, source=settings, target=settings, shared=True)
 
 
+def test_invisible_characters_of_training_texts_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    settings = partial(whitespace, max_size=None)
+    train_vocabularies([Pair("a\u200c b 👩\u200d🔬", "x")], source=settings)
+    assert caplog.messages == []  # joiners belong to the spelling
+    train_vocabularies([Pair("\ufeffa\u200bb\u200b", "x"), Pair("\u202ea", "\u200b")], source=settings)
+    assert caplog.messages == [
+        "the training texts of the source contain invisible characters: U+200B ZERO WIDTH SPACE (2 times), "
+        "U+202E RIGHT-TO-LEFT OVERRIDE (1 times), U+FEFF ZERO WIDTH NO-BREAK SPACE (1 times)",
+        "the training texts of the target contain invisible characters: U+200B ZERO WIDTH SPACE (1 times)",
+    ]
+
+
+# Normalisation
+
 COMPOSED, DECOMPOSED, LIGATURE = "caf\u00e9", "cafe\u0301", "\ufb01n"
+
+
+@pytest.mark.parametrize(
+    ("normalization", "texts", "warned"),
+    [
+        (None, (COMPOSED, DECOMPOSED), True),
+        ("nfc", (COMPOSED, DECOMPOSED), False),
+        ("nfd", (COMPOSED, DECOMPOSED), False),
+        (None, (DECOMPOSED, "cafe"), False),
+        (None, (COMPOSED, "r\u0325"), False),  # there is no composed form
+    ],
+)
+def test_letters_in_two_forms_of_unicode_are_reported(
+    caplog: pytest.LogCaptureFixture, normalization: str | None, texts: tuple[str, str], warned: bool
+) -> None:
+    settings = partial(characters, normalization=normalization)
+    pairs = [Pair("x", text) for text in texts]
+    train_vocabularies(pairs, source=settings)
+    train_vocabularies(pairs[:1], source=characters, target=settings, others=[pairs[1:]])
+    expected = [
+        "the texts of the target contain 'é' (U+00E9; U+0065 U+0301) composed and decomposed, which are "
+        f"different tokens: set {name}.normalization=nfc"
+        for name in ("tokenizer", "target_tokenizer")
+    ]
+    assert caplog.messages == expected * warned
 
 
 NORMALIZABLE = [

@@ -1,8 +1,13 @@
-"""Sentence pairs in files: tables, JSON lines or two aligned files, plain or gzipped."""
+"""Sentence pairs in files: tables, JSON lines or two aligned files, plain or gzipped; Parquet or Arrow.
+
+Files that cannot be read or parsed, or have no pairs, raise `UserError`.
+"""
 
 import json
 import logging
+import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from itertools import zip_longest
@@ -11,6 +16,7 @@ from typing import Any, NamedTuple
 
 from attnlab.data.alignment import parse_links
 from attnlab.data.corpus import Origin, Pair
+from attnlab.data.datasets import arrow_files
 from attnlab.data.features import with_features
 from attnlab.data.mapped import gather
 from attnlab.errors import UserError
@@ -21,6 +27,8 @@ from attnlab.files.reading import SURROGATE, count_lines, exists, read_lines
 log = logging.getLogger(__name__)
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+PATTERN = re.compile(r"[*?[]")
+"""A character of a pattern that matches several files."""
 Fields = Sequence[str]
 """The text of a line in each of the aligned files, or the line of a single file."""
 Texts = tuple[str, Sequence[str]]
@@ -34,6 +42,7 @@ class PairFile(NamedTuple):
 
     pairs: Sequence[Pair]
     files: tuple[Path, ...]
+    names: Sequence[str]  # `Origin.file` of each location
 
 
 class LeftOutError(Exception):
@@ -47,6 +56,7 @@ class Part(NamedTuple):
     parse: Callable[[Fields, Origin], Texts]  # returns the texts of a line
     is_table: bool = False
     covered: bool = False  # whether targets are empty
+    unit: str = "line"
 
     @property
     def name(self) -> str:
@@ -96,6 +106,7 @@ class Layout:
         *,
         setting: str,
         alignments: str | None = None,
+        references: Any = None,
         limit: int | None = None,
         may_be_covered: bool = False,
         cache: Path | None = None,
@@ -104,39 +115,45 @@ class Layout:
 
         Args:
             location: path of a table or of JSON lines (`.jsonl`, `.ndjson` or `.json`), or the prefix of two
-                aligned files whose endings are the languages; each file may also end in `.gz`. Or a list of
-                these: their pairs follow each other.
+                aligned files whose endings are the languages; each file may also end in `.gz`. Or a pattern
+                such as "corpus/*.tsv.gz", or several of these: their pairs follow each other.
             setting: the setting that gives the location, such as "data.train", for error messages.
             alignments: file whose line i has the gold alignment of line i in Pharaoh format, such as
                 `0-0 1-2`: source token 0 with target token 0, 1 with 2.
+            references: files with a further target of each line, or an empty line; None for none.
             limit: number of pairs to read; None for all.
             may_be_covered: accept a table without targets: its column is missing or empty in every row. The
                 targets are then empty.
             cache: folder of the cache of large files; None to keep all pairs in memory.
         """
-        is_list = isinstance(location, Sequence) and not isinstance(location, str)
-        paths = [*location] if is_list else [location]
-        if not paths or not all(isinstance(path, str) and path for path in paths):
+        paths = self.expand(location, setting)
+        if not paths:
             raise UserError(f"{setting}={location} must be the path of a file")
-        if alignments and len(paths) > 1:
-            raise UserError(f"data.alignments_path needs one file, and {setting} has {len(paths)}: join them")
+        name = re.sub(r"^(data\.\w+)", r"\1_references", setting)
+        if not isinstance(references, Sequence | None) or isinstance(references, str):
+            raise UserError(f"{name}={references} must be a list of files, such as [a.txt,b.txt]")
+        further = [(name, path) for path in references or ()]
         links = [("data.alignments_path", alignments)] if alignments else []
-        parts = [self._part(path, setting, may_be_covered) for path in paths]
-        files = [path for part in parts for _, path in part.files] + [path for _, path in links]
+        for other, _ in [*further, *links] if len(paths) > 1 else ():
+            raise UserError(f"{other} needs one file, and {setting} has {len(paths)}: join them")
+        parts = [self._part(path, setting, may_be_covered, quiet=bool(further)) for path in paths]
+        files = [path for part in parts for _, path in part.files]
+        files += [path for _, path in [*further, *links]]
 
         def key() -> Key | None:
             digests = [(path, current_digest(path)) for path in files]
             if None in dict(digests).values():
                 return None  # reading raises the error
+            counts = len(further), len(links)
             layout = asdict(self)
             layout |= {"languages": [*(self.languages or ())], "features_column": [*self.features]}
-            return {"files": digests, "settings": [layout, may_be_covered, limit, len(links)]}
+            return {"files": digests, "settings": [layout, may_be_covered, limit, counts]}
 
         def pairs() -> Iterator[Pair]:
             remaining = limit
             for part in parts:
                 size = 0
-                for pair in _read_part(part, self, links, remaining):
+                for pair in _read_part(part, self, further, links, remaining):
                     yield pair
                     size += 1
                 remaining = None if remaining is None else remaining - size
@@ -145,7 +162,14 @@ class Layout:
 
         noun = f"the pairs of {parts[0].name}" + f" and {len(parts) - 1} other files" * (len(parts) > 1)
         pairs_read = gather(pairs, cache=cache, key=key, noun=noun)
-        return PairFile(pairs_read, tuple(map(Path, files)))
+        return PairFile(pairs_read, tuple(map(Path, files)), [part.name for part in parts])
+
+    def expand(self, location: Any, setting: str) -> list[str]:
+        """Return the paths, or the prefixes of aligned files, of a location as of `read`."""
+        is_list = isinstance(location, Sequence) and not isinstance(location, str)
+        return [
+            path for part in (location if is_list else [location]) for path in _expand(part, self, setting)
+        ]
 
     def input_of(self, line: str) -> str:
         """Return the part of a row that a model reads: the text, or the text, a tab and its features.
@@ -167,8 +191,8 @@ class Layout:
         text, *features = (cells[column] for column in columns)
         return "\t".join([text, ";".join(features)] if features else [text])
 
-    def _part(self, location: str, setting: str, may_be_covered: bool) -> Part:
-        """Return how to read a file or two aligned files."""
+    def _part(self, location: str, setting: str, may_be_covered: bool, *, quiet: bool) -> Part:
+        """Return how to read a file or two aligned files; `quiet` if it has targets elsewhere."""
         if self.languages is not None:
             prefixed = [f"{location}.{language}" for language in self.languages]
             existing = [next(filter(exists, (path, f"{path}.gz")), None) for path in prefixed]
@@ -176,10 +200,12 @@ class Layout:
                 paths = [there or path for there, path in zip(existing, prefixed, strict=True)]
                 return Part([(setting, path) for path in paths], lambda texts, _: (texts[0], [texts[1]]))
         files = [(setting, location)]
+        if location.endswith(arrow_files.SUFFIXES):
+            return Part(files, self._parse_json, unit="row")
         if location.removesuffix(".gz").endswith(JSON_SUFFIXES):
             return Part(files, self._parse_json)
         covered = may_be_covered and self._is_covered(read_lines(location, setting=setting))
-        if covered:
+        if covered and not quiet:
             log.info("%s: %s has no targets: outputs are written, and not scored", setting, location)
         parse = partial(self._parse_row, covered=covered)
         return Part(files, parse, is_table=True, covered=covered)
@@ -248,14 +274,16 @@ class Layout:
         return source, targets
 
 
-def _read_part(part: Part, layout: Layout, links: Sequence[NamedFile], limit: int | None) -> Iterator[Pair]:
+def _read_part(
+    part: Part, layout: Layout, further: Sequence[NamedFile], links: Sequence[NamedFile], limit: int | None
+) -> Iterator[Pair]:
     """Yield the pairs of each line of a part, one for each of its targets, and log the lines that have none.
 
     Raises:
         UserError: if more lines have no pair than have one.
     """
     name, count = part.name, len(part.files)
-    lines = _read_lines([*part.files, *links])
+    lines = _read_lines([*part.files, *further, *links])
     size = dropped = width = 0
     first_row = first_error = None
     empty: list[int] = []
@@ -269,7 +297,7 @@ def _read_part(part: Part, layout: Layout, links: Sequence[NamedFile], limit: in
         if not "".join(texts).strip():
             empty.append(number)
             continue
-        origin = Origin(name, number)
+        origin = Origin(name, number, part.unit)
         if first_row is None:
             first_row = number
             if part.is_table:
@@ -293,11 +321,15 @@ def _read_part(part: Part, layout: Layout, links: Sequence[NamedFile], limit: in
                 notes.setdefault(note, []).append(number)
             else:
                 first_row, width = number, columns
+        more = [target for target in line[count : count + len(further)] if target.strip()] if further else []
+        if more and part.covered:
+            targets = []
         alignment = None
         if links:
             parsed = parse_links(line[-1], f"{links[0][1]}, line {number}")
             alignment = tuple((source_token, target_token) for source_token, _, target_token in parsed)
         pairs = [Pair(source, target, alignment, origin=origin) for target in targets]
+        pairs += [Pair(source, target, origin=origin) for target in more]
         for pair in pairs[: None if limit is None else limit - size]:
             size += 1
             yield pair
@@ -323,9 +355,34 @@ def _log_first_row(cells: list[str], table: Layout, origin: Origin) -> None:
             log.info("%s: column %d is not read (%r)", origin, column, cell[:50])
 
 
+def _expand(location: Any, layout: Layout, setting: str) -> list[str]:
+    """Return the paths, or the prefixes of aligned files, that match a pattern, in alphabetical order."""
+    if not isinstance(location, str) or not location:
+        raise UserError(f"{setting}={location} must be the path of a file")
+    if not PATTERN.search(location) or exists(location):
+        return [location]
+    endings = [f".{layout.languages[0]}", f".{layout.languages[0]}.gz"] if layout.languages else []
+
+    def matches(ending: str) -> set[str]:
+        with suppress(OSError, RuntimeError, ValueError):  # not a valid path
+            path = Path(f"{location}{ending}").expanduser()
+            root = Path(path.anchor)
+            paths = root.glob(str(path.relative_to(root)))
+            return {str(match).removesuffix(ending) for match in paths if match.is_file()}
+        return set()
+
+    matching = set().union(*map(matches, endings)) or matches("")
+    if not matching:
+        raise UserError(f"{setting}={location}: no file matches the pattern. Check the path")
+    return sorted(matching)
+
+
 def _read_lines(files: Sequence[NamedFile]) -> Iterator[Fields]:
     """Yield line i of each file, for every i."""
-    contents = [read_lines(path, setting=setting) for setting, path in files]
+    contents = [
+        (arrow_files.read_rows if path.endswith(arrow_files.SUFFIXES) else read_lines)(path, setting=setting)
+        for setting, path in files
+    ]
     for number, lines in enumerate(zip_longest(*contents), start=1):
         if None in lines:
             sizes = [

@@ -1,6 +1,9 @@
 """The source and target tokenizers of a model, and decoding of ids that were copied from the source."""
 
 import logging
+import sys
+import unicodedata
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Literal, NamedTuple
@@ -15,6 +18,8 @@ from attnlab.errors import UserError
 
 log = logging.getLogger(__name__)
 
+EXAMPLES = 3
+"""Number of letters that a warning names."""
 SAMPLE = 2_000_000
 """Tokenizers are trained on at most this many pairs."""
 
@@ -96,8 +101,16 @@ def train_vocabularies(
     source: Training,
     target: Training | None = None,
     shared: bool = False,
+    others: Iterable[Sequence[Pair]] = (),
 ) -> Vocabularies:
-    """Train the tokenizers of both sides on the training split, or on `SAMPLE` pairs of it."""
+    """Train the tokenizers of both sides on the training split, or on `SAMPLE` pairs of it.
+
+    Args:
+        source: trains the source tokenizer.
+        target: trains the target tokenizer; None for the same function as `source`.
+        shared: train one tokenizer on the texts of both sides. `target` must then be None.
+        others: the other splits, whose letters are compared with those of the training split.
+    """
     if shared and target is not None:
         raise UserError(
             "target_tokenizer is set, but shared_vocabulary=true uses one tokenizer for both sides: "
@@ -109,7 +122,63 @@ def train_vocabularies(
         sample = select(train, np.arange(SAMPLE) * len(train) // SAMPLE)
     if shared:
         both = source(SideTexts(sample, "source", "target"))
-        return Vocabularies(both, both)
-    return Vocabularies(
-        source=source(SideTexts(sample, "source")), target=(target or source)(SideTexts(sample, "target"))
-    )
+        vocabularies = Vocabularies(both, both)
+    else:
+        vocabularies = Vocabularies(
+            source=source(SideTexts(sample, "source")), target=(target or source)(SideTexts(sample, "target"))
+        )
+    settings: dict[Side, str] = {
+        "source": "tokenizer",
+        "target": "tokenizer" if target is None else "target_tokenizer",
+    }
+    for side, setting in settings.items():
+        characters = _characters(train, side)
+        _log_invisible(side, train, characters)
+        characters = characters.union(*(_characters(pairs, side) for pairs in others))
+        _log_two_forms(side, setting, characters, getattr(vocabularies, side))
+    return vocabularies
+
+
+def code_points(text: str) -> str:
+    """Return the code points of a text: "U+0061 U+0303"."""
+    return " ".join(f"U+{ord(character):04X}" for character in text)
+
+
+def _characters(pairs: Sequence[Pair], side: Side) -> set[str]:
+    """Return the distinct characters of the texts of one side."""
+    occurs = np.zeros(sys.maxunicode + 1, np.bool_)
+    for texts in text_blocks(pairs, side):
+        occurs[np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), np.uint32)] = True
+    return {*map(chr, np.flatnonzero(occurs).tolist())}
+
+
+def _log_invisible(side: Side, pairs: Sequence[Pair], characters: set[str]) -> None:
+    """Log the invisible characters of the training texts, such as U+200B, which become part of tokens.
+
+    The joiners U+200C and U+200D are not counted: they belong to the spelling of some scripts and of emoji.
+    """
+    invisible = {each for each in characters - {"\u200c", "\u200d"} if unicodedata.category(each) == "Cf"}
+    if invisible:
+        blocks = map("".join, text_blocks(pairs, side))
+        counts = sum((Counter({each: text.count(each) for each in invisible}) for text in blocks), Counter())
+        named = [
+            f"U+{ord(character):04X} {unicodedata.name(character, '')} ({count} times)"
+            for character, count in sorted(counts.items())
+        ]
+        message = "the training texts of the %s contain invisible characters: %s"
+        log.warning(message, side, ", ".join(named))
+
+
+def _log_two_forms(side: str, setting: str, characters: set[str], tokenizer: Tokenizer) -> None:
+    """Log letters that the texts contain composed, and of which they also contain the parts (NFD)."""
+    letters = [
+        f"{letter!r} ({code_points(letter)}; {code_points(parts)})"
+        for letter in sorted(characters)
+        for parts in [unicodedata.normalize("NFD", letter)]
+        if parts != letter and characters.issuperset(parts)
+        if tokenizer.pieces(letter) != tokenizer.pieces(parts)
+    ]
+    if letters:
+        shown = ", ".join(letters[:EXAMPLES]) + ", …" * (len(letters) > EXAMPLES)
+        message = "the texts of the %s contain %s composed and decomposed, which are different tokens: "
+        log.warning(message + "set %s.normalization=nfc", side, shown, setting)
