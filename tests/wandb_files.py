@@ -38,11 +38,12 @@ def read_offline(run_directory: Path, folders: str = "offline-run-*") -> dict[st
     """Read the offline file of a run from the folder that matches the pattern.
 
     Returns:
-        The id, entity, group, job type, tags, commit, config, exit code (None while open), summary, step
-        metric of each metric pattern, and the history with one dict per row.
+        The id, entity, notes, group, job type, tags, commit, config, exit code (None while open), summary,
+        files of the artifact of each type, step metric of each metric pattern, and the history with one dict
+        per row.
     """
     (path,) = (run_directory / "wandb").glob(f"{folders}/run-*.wandb")
-    content: dict[str, Any] = {"config": {}, "history": [], "summary": {}}
+    content: dict[str, Any] = {"config": {}, "history": [], "summary": {}, "artifacts": {}}
     content |= {"step_metrics": {}, "exit_code": None}
     for record in records(path):
         kind = record.WhichOneof("record_type")
@@ -54,6 +55,7 @@ def read_offline(run_directory: Path, folders: str = "offline-run-*") -> dict[st
                 "job_type": run.job_type,
                 "tags": list(run.tags),
                 "entity": run.entity,
+                "notes": run.notes,
                 "commit": run.git.commit,
             }
             content["config"] |= {item.key: json.loads(item.value_json) for item in run.config.update}
@@ -69,6 +71,9 @@ def read_offline(run_directory: Path, folders: str = "offline-run-*") -> dict[st
         elif kind == "summary":
             for item in record.summary.update:
                 content["summary"]["/".join(item.nested_key) or item.key] = json.loads(item.value_json)
+        elif kind == "artifact":
+            artifact = record.artifact
+            content["artifacts"][artifact.type] = [file.path for file in artifact.manifest.contents]
         elif kind == "metric":
             content["step_metrics"][record.metric.name or record.metric.glob_name] = record.metric.step_metric
         elif kind == "exit":

@@ -119,7 +119,7 @@ def test_every_value_of_every_setting_is_refused_in_one_line_or_builds(options: 
         *("optimizer=inf", "experiment=nan", "debug=null", "reranking=[1,2,3]", "readout._target_=1.5"),
         *("data._target_=[1,2,3]", "trainer.strategy=[1]", "logger=[1]"),
         *("normaliser.temperature=99999999999999999999", "batching.shards=99999999999999999999"),
-        *("scheduler.needs.total_steps=../../x"),
+        *("embedding.target_vectors=nan", "scheduler.needs.total_steps=../../x"),
         *(r"variant=a\${b}", "encoder={a:1}", "encoder._targt_=x", "explain=nan", "study=inf"),
         *("scheduler=1.5", "reranking.similarity=false", "tokenizer@target_tokenizer=null"),
         *("seed=${oc.env:ATTNLAB_UNSET}", "paths.output=${seed", "callbacks.x=3"),

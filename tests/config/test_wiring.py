@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 import torch
 from lightning import Trainer
+from lightning.pytorch.callbacks import ModelSummary
 from omegaconf import DictConfig
 
 from attnlab.config.construct import construct
 from attnlab.errors import UserError, needs
 from attnlab.files.predictions import Prediction
+from attnlab.files.run_directory import prepare_run
 from attnlab.nn.embedding import TokenEmbedding
-from attnlab.training import build
+from attnlab.training import build, components
 from attnlab.training.callbacks.reproducibility import Reproducible
 from attnlab.training.checkpoints import read_checkpoint
 from attnlab.training.components import AtomicCheckpointIO
@@ -46,6 +48,18 @@ def test_evaluation_has_the_same_random_numbers_at_every_step() -> None:
         numbers.append(torch.rand(4))
     assert all(torch.equal(each, numbers[0]) for each in numbers[1:])
     assert torch.equal(numbers[0], draws(seed=3))
+
+
+@pytest.mark.parametrize("profiler", [None, "simple"])
+def test_trainer_profiles_into_the_run_directory_and_prints_no_summary(
+    profiler: str | None, composed: Composed
+) -> None:
+    config = composed(*TINY, *SYNTHETIC, *([] if profiler is None else [f"+trainer.profiler={profiler}"]))
+    run = prepare_run(config)
+    trainer = components.build_trainer(config, run, [], [])
+    assert not any(isinstance(callback, ModelSummary) for callback in trainer.callbacks)
+    folder = trainer.profiler.dirpath
+    assert folder == (None if profiler is None else run.directory)
 
 
 def test_error_of_a_constructor_names_its_class() -> None:

@@ -21,7 +21,14 @@ from attnlab.files.run_directory import prepare_run
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.training import build, checkpoints, recipe
 from attnlab.training.callbacks.checkpoints import LastCheckpoint
-from attnlab.training.initialisation import Source, freeze, initialise, read_source
+from attnlab.training.initialisation import (
+    NETWORK_PARTS,
+    Source,
+    freeze,
+    initialise,
+    part_of,
+    read_source,
+)
 from tiny_runs import SYNTHETIC, TINY, build_all, training_loss
 
 Composed = Callable[..., DictConfig]
@@ -107,7 +114,7 @@ def test_known_rows_of_every_readout_are_loaded(composed: Composed, saved: Sourc
 
 def test_another_mechanism_keeps_the_parts_that_fit(composed: Composed, saved: Source) -> None:
     network, record = start(composed, saved, "attention=dot", tokenizer=OLD)
-    attention = [name for name in saved.weights if name.startswith("decoder.attention.")]
+    attention = [name for name in saved.weights if part_of(name) == "decoder.attention"]
     assert attention
     assert record["left_out"] == sum(saved.weights[name].numel() for name in attention)
     assert record["new"] == 0
@@ -130,7 +137,7 @@ def test_frozen_parts_get_no_gradient(composed: Composed) -> None:
         training_loss(module, batch).backward()
         gradients[fused] = {name: value.grad for name, value in module.network.named_parameters()}
     for name, gradient in gradients["true"].items():
-        is_frozen = name.startswith(("encoder.", "source_embedding.", "decoder.attention."))
+        is_frozen = part_of(name) in ("encoder", "source_embedding", "decoder.attention")
         assert (gradient is None) == is_frozen, name
         if gradient is not None:
             torch.testing.assert_close(gradient, gradients["false"][name], rtol=1e-4, atol=1e-6)
@@ -141,7 +148,7 @@ def test_freeze_rejects_unknown_parts_and_complete_networks(composed: Composed) 
     with pytest.raises(UserError, match=r"no part 'encodr'\. Did you mean 'encoder'"):
         freeze(network, ["encodr"])
     with pytest.raises(UserError, match="leaves nothing to train"):
-        freeze(network, [name for name, part in network.named_children() if [*part.parameters()]])
+        freeze(network, [part for part in NETWORK_PARTS if part != "decoder.attention"])
 
 
 def test_tokenizers_must_split_alike(saved: Source) -> None:
@@ -254,7 +261,7 @@ def test_resumed_run_needs_no_source_and_equals_an_uninterrupted_one(
     assert weights(interrupted.last).keys() == weights(whole.last).keys()
     for name, value in weights(whole.last).items():
         assert torch.equal(value, weights(interrupted.last)[name]), name
-        if name.startswith("network.encoder."):
+        if part_of(name.removeprefix("network.")) == "encoder":
             assert torch.equal(value, saved.weights[name.removeprefix("network.")])
     for run in (whole, interrupted):
         assert run.read_result()["init"]["sha256"] == saved.sha256

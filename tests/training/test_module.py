@@ -19,14 +19,14 @@ from attnlab.decoding.translator import Translator
 from attnlab.errors import UserError
 from attnlab.files.metrics_file import read_metrics
 from attnlab.files.predictions import read_predictions
-from attnlab.files.run_directory import Run
+from attnlab.files.run_directory import Run, prepare_run, run_of
 from attnlab.training import components
 from attnlab.training.callbacks import progress
 from attnlab.training.callbacks.checkpoints import LastCheckpoint
 from attnlab.training.callbacks.guard import Guard
 from attnlab.training.callbacks.outputs import AttentionFigures, AttentionWeights, Predictions
 from attnlab.training.loggers import MetricsFile
-from attnlab.training.recipe import log_untrained
+from attnlab.training.recipe import log_shorter_run, log_untrained
 from attnlab.types import PAD, Batch
 from tiny_runs import QUIET, SYNTHETIC, TINY, build_all, training_loss
 
@@ -391,6 +391,53 @@ def test_bleu_has_the_tokenizer_of_the_setting_or_of_the_script_of_the_reference
     ]
 
 
+@pytest.mark.parametrize(
+    ("monitored", "section"),
+    [
+        (("checkpoint.monitor=val/bleu", "checkpoint.mode=max"), "checkpoint"),
+        (
+            (
+                "+callbacks.early_stopping.monitor=val/bleu",
+                "+callbacks.early_stopping.mode=max",
+                "+callbacks.early_stopping.patience=2",
+            ),
+            "callbacks.early_stopping",
+        ),
+    ],
+)
+def test_monitored_score_that_the_texts_do_not_define_is_an_error(
+    composed: Composed, monitored: tuple[str, ...], section: str
+) -> None:
+    def check(length: int) -> None:
+        config = composed(*TINY, *SYNTHETIC, *monitored, f"data.val_lengths=[{length},{length}]")
+        module, data = build_all(config)
+        components.check_monitored(config, module, data)
+
+    check(4)
+    with pytest.raises(UserError) as error:
+        check(3)
+    assert str(error.value) == (
+        f"{section}.monitor=val/bleu is undefined for the validation data: no reference has 4 tokens, the "
+        f"length of a 4-gram. Set {section}.monitor=val/loss and {section}.mode=min"
+    )
+
+
+@pytest.mark.parametrize(("limit", "is_defined"), [("1", False), ("0.3", False), ("2", True), ("1.0", True)])
+def test_monitored_score_must_be_defined_by_the_batches_of_a_validation(
+    composed: Composed, limit: str, is_defined: bool
+) -> None:
+    """The first of two batches has the sources of 1 and 2 tokens."""
+    settings = ("data.val_lengths=[1,4]", "data.val_size=8", "batching.batch_size=4")
+    monitor = ("checkpoint.monitor=val/bleu", "checkpoint.mode=max", f"trainer.limit_val_batches={limit}")
+    config = composed(*TINY, *SYNTHETIC, *settings, *monitor)
+    module, data = build_all(config)
+    if is_defined:
+        components.check_monitored(config, module, data)
+        return
+    with pytest.raises(UserError, match=f"validation data with trainer.limit_val_batches={limit}: no refer"):
+        components.check_monitored(config, module, data)
+
+
 LAST = "was best at the last of 96 steps: more may help (trainer.max_steps, trainer.max_epochs)"
 
 
@@ -416,6 +463,26 @@ def test_run_whose_last_validation_was_the_best_or_the_only_one_is_logged(
     monitored = OmegaConf.create({"monitor": "val/x", "mode": mode})
     log_untrained(monitored, {name: list(enumerate(values)) for name, values in logged.items()}, 96)
     assert caplog.messages == ([] if message is None else [message])
+
+
+def test_finished_run_that_differs_in_its_length_is_named(
+    composed: Composed, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = (*TINY, f"paths.output={tmp_path}")
+    for other, status in (("seed=1", "finished"), ("optimizer.lr=0.5", "finished"), ("seed=0", "running")):
+        prepare_run(composed(*settings, "trainer.max_epochs=3", other)).write_result(
+            status, metrics={"val/loss": 1.0}
+        )
+    longer = composed(*settings, "trainer.max_epochs=9")
+    caplog.set_level("INFO")
+    log_shorter_run(longer, run_of(longer))
+    assert not caplog.messages
+    shorter = prepare_run(composed(*settings, "trainer.max_epochs=4"))
+    shorter.write_result("finished", metrics={"val/loss": 1.0})
+    log_shorter_run(longer, run_of(longer))
+    (message,) = caplog.messages
+    assert "trainer.max_epochs=4" in message
+    assert f"init.from={shorter.directory} " in message
 
 
 def test_strategies_of_notebooks_are_refused(composed: Composed, tmp_path: Path) -> None:

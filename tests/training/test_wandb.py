@@ -9,15 +9,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 import yaml
 from omegaconf import DictConfig
+from torch import nn
 
 from attnlab.files.metrics_file import append_metrics, read_metrics
 from attnlab.files.run_directory import Run, prepare_run
 from attnlab.training import loggers
+from attnlab.training.callbacks.checkpoints import BestCheckpoint
 from attnlab.training.loggers import finish_wandb, wandb_logger
 from commands import TINY_REVERSE, attnlab
 from wandb_files import read_offline, records
@@ -81,21 +85,41 @@ def test_run_of_an_agent_is_the_run_of_its_trial(
     assert started.run_id != run.hash
 
 
-def test_arguments_and_summary(composed: Callable[..., DictConfig]) -> None:
+def test_arguments_summary_and_artifacts(
+    composed: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     config = composed()
     run = prepare_run(config)
+    run.checkpoints.mkdir()
+    run.best.write_bytes(b"weights")
     run.write_result("running", git_commit="c0ffee")
-    arguments = {"entity": "me", "group": "g", "job_type": "j"}
-    logger = wandb_logger(run=run, **SETTINGS, **arguments)
+    for path in ("mine.py", "data.txt", "venv/site-packages/theirs.py", ".hidden/x.py"):
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text("code")
+    arguments = {"entity": "me", "notes": "a note", "group": "g", "job_type": "j"}
+    extras: Any = {"save_code": True, "log_model": True, "watch": "gradients"}
+    logger = wandb_logger(run=run, **SETTINGS, **arguments, **extras)
     assert logger is not None
+    network = nn.Linear(2, 3)
+    trainer = SimpleNamespace(log_every_n_steps=1)
+    logger.log_graph(SimpleNamespace(network=network, trainer=trainer))
     for step, loss in enumerate([3.0, 1.0, 2.0]):
+        network(torch.ones(5, 2)).sum().backward()
         logger.log_metrics({"val/loss": loss, "val/exact_match": loss / 10, "train/loss": loss}, step=step)
+    best = BestCheckpoint(run.best, monitor="val/loss", mode="min")
+    best.best_model_path = str(run.best)
+    best.best_k_models = {str(run.best): torch.tensor(1.0)}
+    logger.after_save_checkpoint(best)
+    logger.finalize("success")
     finish_wandb(0)
     logged = read_offline(run.directory)
     assert logged.items() >= {**arguments, "commit": "c0ffee"}.items()
+    assert logged["artifacts"] == {"code": ["mine.py"], "model": ["model.ckpt"]}
     lowest = {"best/val/loss": 1.0, "best/val/exact_match": 0.3}
     assert logged["summary"].items() >= {**lowest, "val/loss": 2.0, "val/exact_match": 0.2}.items()
     assert "best/train/loss" not in logged["summary"]
+    assert [row["gradients/bias/values"] for row in logged["history"]] == [[3]] * 3
 
 
 def test_rows_of_the_metrics_file_are_replayed(composed: Callable[..., DictConfig]) -> None:

@@ -114,6 +114,12 @@ def section(config: DictConfig, name: str) -> dict[str, Any]:
     return {"_target_": SECTIONS[name].target, **taken}
 
 
+def beside(config: DictConfig, name: str, function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the settings of a section that a function beside its target takes."""
+    parameters = inspect.signature(function).parameters
+    return {key: value for key, value in config[name].items() if key in parameters}
+
+
 @contextmanager
 def report_errors(target: str) -> Iterator[None]:
     """Raise the errors of a target as `UserError`."""

@@ -23,8 +23,8 @@ class Section(NamedTuple):
 TOKENIZER = Section(supplied=("texts",))
 EMBEDDING = Section(
     "attnlab.nn.embedding.TokenEmbedding",
-    beside=("attnlab.training.build.build_embeddings",),
-    supplied=("vocabulary_size", "tokenizer", "config", "vocabularies"),
+    beside=("attnlab.training.initialisation.load_word_vectors",),
+    supplied=("vocabulary_size", "tokenizer", "network", "vocabularies"),
 )
 ARGUMENTS_OF_MODULE = "attnlab.training.module_arguments"
 

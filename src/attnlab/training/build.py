@@ -133,9 +133,7 @@ def encode_pairs(config: DictConfig, vocabularies: Vocabularies, pairs: list[Pai
 def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
     """Build embeddings, encoder, bridge, attention, decoder and readout."""
     config = match_decoder_size(config, vocabularies, match=config.attention.get("match"))
-    source_embedding, target_embedding = build_embeddings(
-        config, vocabularies, shared=config.embedding.get("shared", False)
-    )
+    source_embedding, target_embedding = _build_embeddings(config, vocabularies)
     encoder_settings = section(config, "encoder")
     encoder = constructor(encoder_settings)(
         input_size=source_embedding.width, **accepted(encoder_settings, tokenizer=vocabularies.source)
@@ -203,15 +201,12 @@ def match_decoder_size(
     return sized
 
 
-def build_embeddings(
-    config: DictConfig, vocabularies: Vocabularies, *, shared: bool = False
+def _build_embeddings(
+    config: DictConfig, vocabularies: Vocabularies
 ) -> tuple[TokenEmbedding, TokenEmbedding]:
-    """Build the embeddings of source and target.
-
-    Args:
-        shared: one table for source and target; needs shared_vocabulary=true.
-    """
+    """Build the embeddings of source and target, which are one object if `embedding.shared`."""
     own = config.get("target_embedding") is not None
+    shared = config.embedding.get("shared")
     if shared and not config.shared_vocabulary:
         raise UserError(
             "embedding.shared=true needs one vocabulary for both sides: set shared_vocabulary=true"

@@ -10,17 +10,21 @@ from typing import Any
 
 import torch
 from lightning import Callback, Trainer
-from lightning.pytorch.callbacks import LearningRateMonitor, RichModelSummary, RichProgressBar
+from lightning.pytorch.callbacks import LearningRateMonitor, RichModelSummary
 from lightning.pytorch.loggers import Logger
 from lightning.pytorch.plugins.io import TorchCheckpointIO
+from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler
 from omegaconf import DictConfig
 
-from attnlab.config.construct import accepted, construct, section
+from attnlab.config.construct import accepted, beside, construct, section
 from attnlab.data.corpus import Corpus
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
+from attnlab.files.predictions import Prediction
 from attnlab.files.run_directory import Run
+from attnlab.metrics.registry import name, score
+from attnlab.metrics.texts import Texts
 from attnlab.nn.seq2seq import TranslationModel
 from attnlab.training.build import (
     build_corpus,
@@ -37,14 +41,17 @@ from attnlab.training.callbacks.outputs import Predictions
 from attnlab.training.callbacks.reproducibility import EpochDigests, Reproducible
 from attnlab.training.checkpoints import checkpoint_contents, read_checkpoint, save_checkpoint
 from attnlab.training.hardware import choose_precision, with_precision
-from attnlab.training.initialisation import find_source, freeze, initialise
+from attnlab.training.initialisation import find_source, freeze, initialise, load_word_vectors
 from attnlab.training.length_limits import check_positions, choose_max_length, choose_steps
 from attnlab.training.loggers import MetricsFile, flatten
 from attnlab.training.module import Seq2SeqModule
-from attnlab.training.module_arguments import module_arguments
+from attnlab.training.module_arguments import module_arguments, monitored
 from attnlab.training.own_parts import check_parts
 
 log = logging.getLogger(__name__)
+
+PROFILERS = {"advanced": AdvancedProfiler, "pytorch": PyTorchProfiler, "simple": SimpleProfiler}
+"""Profilers of Lightning that `trainer.profiler` names."""
 
 
 class AtomicCheckpointIO(TorchCheckpointIO):
@@ -68,7 +75,7 @@ def build_objects(
 
     Returns:
         The module, whose configuration has the settings that follow from the machine, the data and other
-        settings; the data; and "init", the origin of the initial weights, if they are not random.
+        settings; the data; and "init" and "word_vectors", the origin of the initial weights.
     """
     log.info("reading the data")
     corpus = build_corpus(config, corpus)
@@ -84,12 +91,15 @@ def build_objects(
     network = build_network(config, vocabularies)
     for part in check_parts(config, network, vocabularies.source):
         log.info("%s keeps its contract", part)
-    report = {} if source is None else {"init": initialise(network, vocabularies, source)}
+    vectors = beside(config, "embedding", load_word_vectors)
+    report: dict[str, Any] = {"word_vectors": load_word_vectors(network, vocabularies, **vectors)}
+    if source is not None:
+        report["init"] = initialise(network, vocabularies, source)
     freeze(network, init.get("freeze", []))
     check_positions(network, data)
     module = build_module(config, network, vocabularies, corpus)
     module.contents = checkpoint_contents(config, vocabularies, run.hash if run else "", corpus)
-    return module, data, report
+    return module, data, {name: value for name, value in report.items() if value}
 
 
 def build_module(
@@ -97,6 +107,35 @@ def build_module(
 ) -> Seq2SeqModule:
     """Build the LightningModule: the network with loss, metrics, optimizer and search settings."""
     return Seq2SeqModule(**module_arguments(config, network, vocabularies, corpus))
+
+
+def check_monitored(config: DictConfig, module: Seq2SeqModule, data: Seq2SeqData) -> None:
+    """Raise `UserError` if the texts of a validation do not define a monitored score."""
+    batches = [*data.val_dataloader().sampler]
+    limit = config.trainer.get("limit_val_batches", 1.0)
+    count = limit if isinstance(limit, int) else max(1, int(limit * len(batches)))
+    pairs = [data.pairs("val")[index] for batch in batches[:count] for index in batch]
+    limited = f" with trainer.limit_val_batches={limit}" * (count < len(batches))
+    for section_name, monitor in monitored(config).items():
+        if name(monitor) not in module.text_metrics:
+            continue
+        perfect = [
+            Prediction(
+                index=index,
+                source=pair.source,
+                references=(text,),
+                hypothesis=text,
+                annotations=pair.annotations or {},
+            )
+            for index, pair in enumerate(pairs)
+            for text in [module.vocabularies.reference(pair)]
+        ]
+        texts = Texts(perfect, module.vocabularies.target.spell, module.bleu_tokenizer)
+        for reason in score(texts, [name(monitor)]).undefined.values():
+            raise UserError(
+                f"{section_name}.monitor={monitor} is undefined for the validation data{limited}: {reason}. "
+                f"Set {section_name}.monitor=val/loss and {section_name}.mode=min"
+            )
 
 
 def build_data(config: DictConfig, corpus: Corpus, vocabularies: Vocabularies) -> Seq2SeqData:
@@ -136,7 +175,7 @@ def build_callbacks(config: DictConfig, run: Run, metrics: MetricsFile, *, termi
     nodes = [node for node in (config.callbacks or {}).values() if node is not None]
     return [
         LastCheckpoint(run, metrics, every_minutes=config.checkpoint.every_minutes),
-        *([RichProgressBar(), RichModelSummary(max_depth=2)] if terminal else []),
+        *([progress.ProgressBar(), RichModelSummary(max_depth=2)] if terminal else []),
         EpochDigests(),
         progress.EpochLog(),
         Guard(),
@@ -150,19 +189,21 @@ def build_callbacks(config: DictConfig, run: Run, metrics: MetricsFile, *, termi
 
 
 def build_trainer(config: DictConfig, run: Run, loggers: list[Logger], callbacks: list[Callback]) -> Trainer:
-    """Build Lightning's Trainer for training."""
+    """Build Lightning's Trainer for training; a profiler in `PROFILERS` writes to the run directory."""
     if str(config.trainer.strategy).endswith(("_spawn", "_fork", "_notebook")):
         raise UserError(
             f"trainer.strategy={config.trainer.strategy} is for notebooks with a Trainer of your own: set "
             "trainer.strategy=ddp"
         )
+    profiler = PROFILERS.get(config.trainer.get("profiler"))
     return configured_trainer(
         config,
         default_root_dir=str(run.directory),
         logger=loggers,
         callbacks=callbacks,
-        enable_progress_bar=any(isinstance(part, RichProgressBar) for part in callbacks),
+        enable_progress_bar=any(isinstance(part, progress.ProgressBar) for part in callbacks),
         enable_model_summary=False,
+        **({} if profiler is None else {"profiler": profiler(dirpath=run.directory, filename="profile")}),
         plugins=[AtomicCheckpointIO()],
         use_distributed_sampler=False,
         num_sanity_val_steps=0,

@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 
 WandbMode = Literal["auto", "online", "offline"]
 
+Watch = Literal["gradients", "parameters", "all"]
+
 
 class MetricsFile(Logger):
     """Writes `metrics.csv`; see `attnlab.files.metrics_file`.
@@ -80,10 +82,16 @@ class TolerantWandbLogger(WandbLogger):
 
     The summary has the best value of each validation metric as `best/val/loss`, beside the last one,
     `val/loss`.
+
+    Args:
+        experiment: the run of `wandb.init`.
+        watched: value of `watch`, see `wandb_logger`.
+        log_model: see `wandb_logger`.
     """
 
-    def __init__(self, experiment: Any) -> None:
-        super().__init__(experiment=experiment)
+    def __init__(self, experiment: Any, *, watched: Watch | None, log_model: bool) -> None:
+        super().__init__(experiment=experiment, log_model=log_model)
+        self.watched = watched
         self.failed = False
         self.best: dict[str, float] = {}
 
@@ -116,6 +124,12 @@ class TolerantWandbLogger(WandbLogger):
             if step > sent:
                 self.log_metrics(metrics if epoch is None else {**metrics, "epoch": epoch}, step)
 
+    @rank_zero_only
+    def log_graph(self, model: Any, input_array: Any = None) -> None:
+        """Watch the gradients or parameters of the network, if that is set; called by Lightning."""
+        if self.watched is not None:
+            self.watch(model.network, self.watched, model.trainer.log_every_n_steps, log_graph=False)
+
 
 def wandb_logger(
     *,
@@ -124,9 +138,13 @@ def wandb_logger(
     entity: str | None = None,
     group: str | None = None,
     job_type: str | None = None,
+    notes: str | None = None,
     mode: WandbMode = "auto",
     tags: Sequence[str] = (),
     timeout: Positive = 60,
+    save_code: bool = False,
+    log_model: bool = False,
+    watch: Watch | None = None,
 ) -> WandbLogger | None:
     """Start a Weights & Biases run, or return None if that fails.
 
@@ -136,11 +154,15 @@ def wandb_logger(
         entity: user or team that owns the project; None for the default one of the account.
         group: group of the run.
         job_type: job type of the run.
+        notes: description of the run.
         mode: "online", "offline", or "auto": as WANDB_MODE or WANDB_DISABLED says, else online if logged in,
             else offline. The user is never prompted. Online falls back to offline if the server cannot be
             reached.
         tags: tags of the run.
         timeout: seconds to wait for the run to start, and to finish.
+        save_code: log the Python and YAML files of the current folder as an artifact.
+        log_model: log the best checkpoint as an artifact at the end of the training.
+        watch: log histograms of "gradients", "parameters" or "all" of both.
     """
     if rank_zero_only.rank != 0:  # type: ignore[attr-defined]
         return None
@@ -148,15 +170,28 @@ def wandb_logger(
     if chosen == "disabled":
         log.info("Weights & Biases is disabled by the environment")
         return None
-    arguments = {"project": project, "entity": entity, "group": group, "job_type": job_type}
+    arguments = {"project": project, "entity": entity, "group": group, "job_type": job_type, "notes": notes}
     for attempt in ("online", "offline") if chosen == "online" else ("offline",):
         try:
             experiment = _init_wandb(run, attempt, timeout, tags=list(tags), **arguments)
-            return TolerantWandbLogger(experiment)
+            if save_code:
+                _log_code(experiment, run.directory.parent.parent)
+            return TolerantWandbLogger(experiment, watched=watch, log_model=log_model)
         except Exception as error:
             fallback = "without Weights & Biases" if attempt == "offline" else "offline"
             log.warning("Weights & Biases could not be started; continuing %s: %s", fallback, error)
     return None
+
+
+def _log_code(experiment: Any, output: Path) -> None:
+    """Log the code in the current folder, without hidden folders, installed packages and the output."""
+
+    def is_code(path: str, root: str) -> bool:
+        parts = Path(path).relative_to(root).parts
+        is_own = not any(part.startswith(".") or part == "site-packages" for part in parts)
+        return is_own and path.endswith((".py", ".yaml", ".yml")) and not Path(path).is_relative_to(output)
+
+    experiment.log_code(".", include_fn=is_code)
 
 
 def _init_wandb(run: Run, mode: str, timeout: float, **arguments: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 
 from lightning import LightningModule, Trainer, seed_everything
 from lightning.pytorch.callbacks import LambdaCallback
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from attnlab.config.checks import check_settings
@@ -19,6 +19,7 @@ from attnlab.errors import UserError
 from attnlab.fast import describe_speed
 from attnlab.files.metrics_file import read_metrics
 from attnlab.files.run_directory import Run
+from attnlab.files.run_identity import identity
 from attnlab.metrics import registry
 from attnlab.metrics.registry import describe_foreign, signatures
 from attnlab.nn.seq2seq import Seq2Seq
@@ -34,6 +35,9 @@ from attnlab.training.loggers import MetricsFile, TolerantWandbLogger
 from attnlab.training.own_parts import describe_code, warn_of_changed_code
 
 log = logging.getLogger(__name__)
+
+LENGTHS = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time")
+"""Settings that limit the length of a training."""
 
 PERFECT = 99.9
 """Percentage of right outputs from which more training is not suggested."""
@@ -52,6 +56,8 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     loggers = [metrics, *components.build_loggers(config, run)]  # first, so that they record later failures
 
     # Data and network
+    if not run.last.is_file():
+        log_shorter_run(config, run)
     module, data, report = build_objects(config, run=run)
     network, corpus, contents = module.network, data.corpus, module.contents
     assert isinstance(network, Seq2Seq)
@@ -61,6 +67,7 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     report |= choose_for_machine(config, network, run)
     report |= {"precision": config.trainer.precision, "data": contents["data"]}
     report |= {"code": code} if (code := describe_code(config)) else {}
+    components.check_monitored(config, module, data)
     seen = _log_data(corpus, data.vocabularies, contents["training_sources"])
     report |= {"seen": seen} if seen else {}
     log.info(
@@ -120,7 +127,32 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
             gpus=gpu_names(),
             **{name: note for name, note in notes.items() if note},
         )
+        for path in sorted(run.directory.glob("fit-profile*")):
+            log.info("profile: %s", path)
     return scores
+
+
+def log_shorter_run(config: DictConfig, run: Run) -> None:
+    """Log that a shorter run with otherwise equal settings has finished, and how to start from it."""
+
+    def without_lengths(config: Any) -> dict[str, Any]:
+        settings = identity(OmegaConf.to_container(config, resolve=True))  # type: ignore[arg-type]
+        return {name: value for name, value in settings.items() if name not in LENGTHS}
+
+    prefix = run.directory.name.rpartition("-")[0]
+    others = [Run(file.parent) for file in run.directory.parent.glob(f"{prefix}-*/config.yaml")]
+    for other in sorted(others, key=lambda other: other.hash):
+        if other == run or other.read_result().get("status") != "finished":
+            continue
+        settings = other.read_config()
+        if without_lengths(settings) == without_lengths(config):
+            limits = {name: OmegaConf.select(settings, name) for name in LENGTHS}
+            log.info(
+                "a run with other limits (%s) has finished; add init.from=%s to start from its weights",
+                ", ".join(f"{name}={value}" for name, value in limits.items() if value is not None),
+                other.directory,
+            )
+            return
 
 
 def _log_data(corpus: Corpus, vocabularies: Vocabularies, training_sources: Tensor) -> dict[str, list[int]]:

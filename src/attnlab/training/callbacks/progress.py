@@ -6,12 +6,17 @@ from typing import Any
 
 import torch
 from lightning import Callback, LightningModule, Trainer
+from lightning.pytorch.callbacks import RichProgressBar
+from rich import get_console
 
 from attnlab.metrics.registry import metric
 from attnlab.training.module import Seq2SeqModule
 from attnlab.types import PAD, Batch
 
 log = logging.getLogger(__name__)
+
+MIN_COLUMNS = 80
+"""Width of a terminal in which the time and the speed fit next to the loss."""
 
 
 class EpochLog(Callback):
@@ -32,8 +37,35 @@ class EpochLog(Callback):
         )
         self.validated = False
         if trainer.is_global_zero:
-            total = "" if trainer.max_epochs in (None, -1) else f"/{trainer.max_epochs}"
-            log.info("epoch %d%s · %s", trainer.current_epoch + 1, total, numbers)
+            log.info("%s · %s", epoch_number(trainer), numbers)
+
+
+def epoch_number(trainer: Trainer) -> str:
+    """Return the current epoch, counted from 1, and the number of epochs: "epoch 3/30"."""
+    total = trainer.max_epochs
+    number = f"epoch {trainer.current_epoch + 1}"
+    return number if total is None or total < 0 else f"{number}/{total}"
+
+
+class ProgressBar(RichProgressBar):
+    """Lightning's progress bar, with epochs from 1, and the loss of every step."""
+
+    def configure_columns(self, trainer: Trainer) -> list[Any]:
+        """Return the columns: description, bar and batches, and in a wide terminal the time and the speed."""
+        columns = super().configure_columns(trainer)
+        return columns if get_console().width >= MIN_COLUMNS else columns[:3]
+
+    def _get_train_description(self, current_epoch: int) -> str:
+        """Return the text before the bar; Lightning counts epochs from 0 here."""
+        return epoch_number(self.trainer)
+
+    def get_metrics(self, trainer: Trainer, pl_module: LightningModule) -> dict[str, Any]:
+        assert isinstance(pl_module, Seq2SeqModule)
+        metrics = super().get_metrics(trainer, pl_module)
+        metrics.pop("v_num", None)  # the hash of the run, which its directory shows
+        if pl_module.last_loss is not None:
+            metrics["train/loss"] = float(pl_module.last_loss)
+        return metrics
 
 
 class Throughput(Callback):
