@@ -86,7 +86,7 @@ class MappedPairs(Sequence[Pair]):
         digest: identifies the pairs and their order; None for the digest of the folder.
 
     Attributes:
-        origins: number of the first pair in the files, and file, of pairs that follow each other.
+        origins: number of the first pair in the files, file and unit of pairs that follow each other.
     """
 
     def __init__(
@@ -99,8 +99,8 @@ class MappedPairs(Sequence[Pair]):
         self._text, self._bounds, self._lines = map(self._store.array, ("text", "bounds", "lines"))
         self._rows = rows
         self._size = len(self._lines if rows is None else rows)
-        self.origins: list[tuple[int, str]] = cached.values["origins"]
-        self._starts = [row for row, _ in self.origins]
+        self.origins: list[tuple[int, str, str]] = cached.values["origins"]
+        self._starts = [row for row, _, _ in self.origins]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return MappedPairs, self._arguments
@@ -154,7 +154,8 @@ class MappedPairs(Sequence[Pair]):
         for row, line, source, target, extra in zip(
             rows.tolist(), self._lines[rows].tolist(), *columns, strict=True
         ):
-            origin = Origin(self.origins[bisect_right(self._starts, row) - 1][1], line)
+            _, file, unit = self.origins[bisect_right(self._starts, row) - 1]
+            origin = Origin(file, line, unit)
             pairs.append(Pair(source, target, origin=origin, **(_read_extra(extra) if extra else {})))
         return pairs
 
@@ -202,7 +203,7 @@ def write_pairs(folder: Path, pairs: Iterable[Pair]) -> dict[str, Any]:
     ends, [3 N + 1], and "lines" the lines that the pairs were read from, [N].
     """
     store = Store(folder)
-    origins: list[tuple[int, str]] = []
+    origins: list[tuple[int, str, str]] = []
     count = 0
     store.append("bounds", np.zeros(1, np.int64))
     for block in with_progress(batched(pairs, BLOCK), "pairs read", size=len):
@@ -210,8 +211,9 @@ def write_pairs(folder: Path, pairs: Iterable[Pair]) -> dict[str, Any]:
         lines: list[int] = []
         for row, pair in enumerate(block, start=count):
             assert pair.origin is not None
-            if not origins or pair.origin.file != origins[-1][1]:
-                origins.append((row, pair.origin.file))
+            place = pair.origin.file, pair.origin.unit
+            if not origins or place != origins[-1][1:]:
+                origins.append((row, *place))
             parts += (pair.source.encode(), pair.target.encode(), _extra(pair))
             lines.append(pair.origin.line)
         text = np.frombuffer(b"".join(parts), np.uint8)
