@@ -68,6 +68,7 @@ def train(folder: Path, size: int) -> dict[str, float]:
     module, data = attnlab.build([*SETTINGS, *NETWORK, *files])
     digests.describe(data.corpus, data.vocabularies)
     digests.source_hashes(data.corpus.train, data.vocabularies.source)
+    digests.count_duplicates(data.corpus.train)
     data.examples("train")
     prepared = cpu_seconds()
     trainer = lightning.Trainer(
