@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from attnlab.data.corpus import Pair
-from attnlab.data.digests import are_seen, source_hashes
+from attnlab.data.digests import are_seen, count_duplicates, source_hashes
 from attnlab.data.tokenization import train
 
 TRAINING = ["K\u00f6nig", "und"]
@@ -27,3 +27,8 @@ def test_sources_are_seen_if_the_tokenizer_reads_them_as_one_of_training(
     hashes = source_hashes([Pair(source, "") for source in TRAINING], tokenizer)
     others = ["K\u00f6nig", "Ko\u0308nig", "UND", "Konig"]
     assert are_seen([Pair(source, "") for source in others], hashes, tokenizer).tolist() == seen
+
+
+def test_pairs_that_repeat_an_earlier_one_are_counted() -> None:
+    pairs = [Pair("a", "x"), Pair("a", "y"), Pair("a", "x"), Pair("b", "x"), Pair("x", "a"), Pair("a", "x")]
+    assert count_duplicates(pairs) == 2

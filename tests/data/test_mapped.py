@@ -87,7 +87,8 @@ def results(overrides: list[str], caplog: pytest.LogCaptureFixture) -> tuple[Cor
     described = digests.describe(corpus, sides)
     hashes = digests.source_hashes(corpus.train, sides.source)
     seen = digests.are_seen(corpus.val, hashes, sides.source).tolist()
-    return corpus, [splits, described, hashes.tolist(), seen, batches, sorted(caplog.messages)]
+    counts = digests.count_duplicates(corpus.train), seen
+    return corpus, [splits, described, hashes.tolist(), counts, batches, sorted(caplog.messages)]
 
 
 VALIDATION = "data.val=val.tsv", "data.test_fraction=0"

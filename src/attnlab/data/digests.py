@@ -87,6 +87,19 @@ def are_seen(pairs: Sequence[Pair], hashes: NDArray[np.int64], tokenizer: Tokeni
     return seen
 
 
+def count_duplicates(pairs: Sequence[Pair]) -> int:
+    """Count the pairs whose source and target are those of an earlier pair."""
+
+    def compute(store: Store) -> None:
+        sides = (chain.from_iterable(text_blocks(pairs, side)) for side in SIDES)
+        hashes = hash_texts(map("\0".join, zip(*sides, strict=True)), len(pairs))
+        hashes.sort()
+        store.append("duplicates", np.array([(hashes[1:] == hashes[:-1]).sum()]))
+
+    store = computed(pairs, {"duplicates": ""}, compute, noun="the number of repeated pairs")
+    return int(store.array("duplicates")[0])
+
+
 def _source_hashes(pairs: Sequence[Pair], tokenizer: Tokenizer) -> NDArray[np.int64]:
     sources = chain.from_iterable(text_blocks(pairs, "source"))
     return hash_texts(map(tokenizer.normalise, sources), len(pairs))

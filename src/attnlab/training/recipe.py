@@ -165,6 +165,8 @@ def _log_data(corpus: Corpus, vocabularies: Vocabularies, training_sources: Tens
         vocabularies.source.size,
         vocabularies.target.size,
     )
+    if repeated := digests.count_duplicates(corpus.train):
+        log.info("%d training pairs repeat an earlier pair", repeated)
     positions = {}
     for split in ("val", *corpus.test_splits):
         pairs = corpus.splits[split]
