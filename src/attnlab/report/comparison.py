@@ -39,9 +39,6 @@ from attnlab.report.study import RunRecord, Study, noun_of, scores_of
 RunPair = tuple[RunRecord, RunRecord]
 """Two runs with the same seed: of the variant and of the reference."""
 
-Task = tuple[str, tuple[str, str]]
-"""A metric, and the variant and the reference to compare."""
-
 SIGNIFICANCE_LEVEL = 0.05
 """Maximum corrected p-value, exclusive, of a difference that is reported as significant."""
 
@@ -121,13 +118,7 @@ def by_question(comparisons: Iterable[Comparison]) -> dict[str, list[Comparison]
     return groups
 
 
-def compare(
-    study: Study,
-    *,
-    reference: str | None = None,
-    all_pairs: bool = False,
-    progress: Callable[[Sequence[Task]], Iterable[Task]] = lambda tasks: tasks,
-) -> list[Comparison]:
+def compare(study: Study, *, reference: str | None = None, all_pairs: bool = False) -> list[Comparison]:
     """Compare variants in each metric of the study, over seeds and, if possible, over sentences.
 
     Args:
@@ -135,7 +126,6 @@ def compare(
         reference: variant that the others are compared with; by default "none". Without such a variant,
             or with several, every variant is compared with every other one.
         all_pairs: compare every variant with every other one in any case.
-        progress: wraps the tasks, for example in a progress bar.
 
     Returns:
         The comparisons over data sets, over seeds, then those over sentences. A metric is omitted for a pair
@@ -167,7 +157,7 @@ def compare(
             part.variants, study.models.get(reference or "", {}).get(part.data, reference), all_pairs
         )
     ]
-    for metric, (variant, other) in progress(tasks):
+    for metric, (variant, other) in tasks:
         all_ours, all_theirs = ({run.seed: run for run in groups[name]} for name in (variant, other))
         ours, theirs = (
             {seed: run for seed, run in group.items() if run.score(metric) is not None}
