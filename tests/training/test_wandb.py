@@ -255,14 +255,3 @@ def test_offline_run_sends_nothing(tmp_path: Path, variables: dict[str, str]) ->
         assert not (run / "wandb").exists()
     else:
         assert read_offline(run)["exit_code"] == 0
-
-
-@pytest.mark.slow
-def test_best_run_of_a_sweep_is_printed_as_a_command(tmp_path: Path) -> None:
-    with serving(ANSWERS["logged_in"] | ANSWERS["best_of_sweep"]) as address:
-        logged_in = {"WANDB_BASE_URL": address, "WANDB_API_KEY": "0123456789" * 4}
-        done = attnlab("best", "e/attnlab/sweep7", folder=tmp_path, **logged_in)
-    assert done.stdout.splitlines() == [
-        "best  dot-seed0-1a2b3c4d  val/loss 0.25",
-        "attnlab train data.task=copy encoder.size=128 attention=dot",
-    ]

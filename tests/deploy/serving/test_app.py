@@ -154,11 +154,7 @@ def test_files_of_the_machine_cannot_be_read(client: TestClient, run: Run) -> No
         (rb'{"sentences": ["\ud800"]}', "sentences.0: Input should be a valid string"),
         (rb'{"sentences": ["3"], "\ud800": 1}', "Input should be a valid string"),
         (rb'{"sentences": ["3"], "prefixes": ["\udfff"]}', "prefixes.0: Input should be a valid string"),
-        *(
-            (f'{{"sentences": ["3"], "{name}": {number}}}'.encode(), f"{name}: Input should be a")
-            for name in ("beam_size", "nbest")
-            for number in ("NaN", "Infinity", "-Infinity", "1e999")
-        ),
+        (b'{"sentences": ["3"], "nbest": Infinity}', "nbest: Input should be a"),
         (b'{"sentences": ["3"], "models": [NaN]}', "models.0: Input should be a valid string"),
     ],
 )
