@@ -211,7 +211,7 @@ COMMANDS = (
     ("train -m experiment=eng_deu,eng_mar data.path=x batching.workers=-1", r"batching\.workers=-1: must be"),
     (
         "train -m batching.shards=2 trainer.devices=1,2 trainer.accelerator=cpu",
-        r"trainer\.devices=1,2: these jobs are the same run, .* give one value",
+        r"trainer\.devices: a sweep over a setting that does not .* give one value",
     ),
     (f"{SEARCH} optimizer.lr=-1,1", "optimizer.lr=-1: must be a number > 0"),
     (f"{SEARCH} seed=1,2 hydra.sweeper.n_jobs=x", "n_jobs=x: must be a whole number"),
