@@ -14,7 +14,7 @@ PYTEST := $(BIN)/pytest --dist worksteal
 SHARED := -n $$((2 * $$(nproc)))
 # Tests that compose configurations, plan sweeps or parse command lines with Hydra
 USES_HYDRA := tests/config \
-    $(addprefix tests/cli/test_, commands.py foreign_files.py hostile_use.py sweep_arguments.py) \
+    $(addprefix tests/cli/test_, commands.py completion.py foreign_files.py hostile_use.py sweep_arguments.py) \
     $(addprefix tests/jobs/test_, grid.py hyperparameter_search.py ledger.py preflight.py studies.py sweeps.py)
 
 # Workers and the processes that they start share compiled modules and tests

@@ -101,6 +101,7 @@ WITHOUT_TORCH = (
     "attnlab.cli.main",
     "attnlab.cli.report",
     "attnlab.config.compose",
+    "attnlab.report.workspace",
     "attnlab.files.run_directory",
     "attnlab.jobs.hyperparameter_search",
     "attnlab.jobs.slot_scheduler",

@@ -1,4 +1,4 @@
-"""Reader of Weights & Biases offline files."""
+"""Reader of Weights & Biases offline files, and the contents of a dashboard."""
 
 import json
 from collections.abc import Iterator
@@ -79,3 +79,19 @@ def read_offline(run_directory: Path, folders: str = "offline-run-*") -> dict[st
         elif kind == "exit":
             content["exit_code"] = record.exit.exit_code
     return content
+
+
+def shown(workspace: Any) -> set[str]:
+    """Return the names of all metrics, pictures and tables that a dashboard shows."""
+    panels = [panel for section in workspace.sections for panel in section.panels]
+    named = [
+        name
+        for panel in panels
+        for name in (
+            *getattr(panel, "y", ()),
+            *getattr(panel, "metrics", ()),
+            *getattr(panel, "media_keys", ()),
+            *([panel.table_name] if hasattr(panel, "table_name") else []),
+        )
+    ]
+    return {name if isinstance(name, str) else name.name for name in named}

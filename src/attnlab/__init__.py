@@ -45,24 +45,38 @@ _MODULES = {
 """The module of each public name."""
 
 if TYPE_CHECKING:
-    from attnlab.api.evaluation import evaluate as evaluate
-    from attnlab.api.model import load as load
-    from attnlab.api.objects import build as build
-    from attnlab.api.objects import compose as compose
-    from attnlab.api.studies import history as history
-    from attnlab.api.studies import results as results
-    from attnlab.api.training import train as train
-    from attnlab.data.datamodule import Seq2SeqData as Seq2SeqData
-    from attnlab.deploy.packing import model_card as model_card
-    from attnlab.deploy.packing import pack as pack
-    from attnlab.errors import UserError as UserError
-    from attnlab.files.predictions import Prediction as Prediction
-    from attnlab.nn.seq2seq import Seq2Seq as Seq2Seq
-    from attnlab.training.model import Model as Model
-    from attnlab.training.model import Score as Score
-    from attnlab.training.module import Seq2SeqModule as Seq2SeqModule
+    from attnlab.api.evaluation import evaluate
+    from attnlab.api.model import load
+    from attnlab.api.objects import build, compose
+    from attnlab.api.studies import history, results
+    from attnlab.api.training import train
+    from attnlab.data.datamodule import Seq2SeqData
+    from attnlab.deploy.packing import model_card, pack
+    from attnlab.errors import UserError
+    from attnlab.files.predictions import Prediction
+    from attnlab.nn.seq2seq import Seq2Seq
+    from attnlab.training.model import Model, Score
+    from attnlab.training.module import Seq2SeqModule
 
-__all__ = list(_MODULES)
+__all__ = [
+    "Model",
+    "Prediction",
+    "Score",
+    "Seq2Seq",
+    "Seq2SeqData",
+    "Seq2SeqModule",
+    "UserError",
+    "__version__",
+    "build",
+    "compose",
+    "evaluate",
+    "history",
+    "load",
+    "model_card",
+    "pack",
+    "results",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

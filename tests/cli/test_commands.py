@@ -23,11 +23,12 @@ from attnlab.files.terminal import print_table
 from attnlab.jobs import worker
 from attnlab.metrics import registry
 from attnlab.metrics.attention import NAMES
+from attnlab.report import workspace
 from attnlab.training import checkpoints
 from attnlab.training.loggers import flatten
 from commands import ATTNLAB, LOGGED_REVERSE, TINY_REVERSE, attnlab, clean_environment
 from forked import ForkedProcess
-from wandb_files import read_offline
+from wandb_files import read_offline, shown
 
 TINY_NETWORK = (
     "embedding.size=8",
@@ -114,6 +115,10 @@ def test_offline_wandb_run_equals_metrics_csv(trained: Run) -> None:
     assert offline["step_metrics"]["*"] == "trainer/global_step"
     steps = [row["trainer/global_step"] for row in history]
     assert steps == sorted(steps)
+    # Pictures are kept as attention/1/filenames, tables as predictions/test/path
+    logged = {name for row in history for name in row}
+    for name in shown(workspace.build_workspace("me", "attnlab", "reverse")):
+        assert logged & {name, f"{name}/filenames", f"{name}/path"}, name
     assert list(trained.directory.glob("wandb/offline-run-*/files/media/images/attention/*.png"))
 
 
@@ -351,6 +356,7 @@ def test_version_is_that_of_attnlab(arguments: list[str], capsys: pytest.Capture
 def test_train_help_lists_the_groups(tmp_path: Path) -> None:
     completed = attnlab("train", "--help", folder=tmp_path)
     assert "study: attention_variants, benchmark_v1, bottleneck" in completed.stdout
+    assert 'eval "$(attnlab completion)"' in completed.stdout
 
 
 @pytest.mark.slow

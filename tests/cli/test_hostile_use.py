@@ -45,7 +45,8 @@ USAGE: list[Row] = [
     *((f"predict RUN {option}", b"", 2, "expected one argument") for option in ("--beam", "--attention")),
     ("predict RUN --nbest 0", b"", 2, "--nbest: '0' is not a whole number ≥ 1"),
     ("predict RUN --nbest 3", b"", 2, "--nbest 3 needs a larger beam: add --beam 3"),
-    (f"predict RUN --beam {10**20}", b"", 2, f"--beam: '{10**20}' exceeds 2147483647"),
+    ("predict RUN --max-length 0", b"", 2, "--max-length: '0' is not a whole number ≥ 1"),
+    (f"predict RUN --max-length {10**20}", b"", 2, f"--max-length: '{10**20}' exceeds 2147483647"),
     ("predict RUN search.max_length=1000000000000", b"3\n", 1, "not enough memory: .*allocate"),
     ("predict RUN --strict=yes", b"", 2, "ignored explicit argument 'yes'"),
     ("predict RUN --bea 2", b"", 2, "unrecognized arguments: --bea"),
@@ -106,14 +107,28 @@ USAGE: list[Row] = [
     ("report RUN --metric", b"", 2, "expected at least one argument"),
     ("report RUN --metric test/blue", b"", 2, "No finished run has the metric 'test/blue': choose from"),
     ("export RUN", b"", 2, "the following arguments are required: --onnx"),
+    ("export RUN --page a.html", b"", 2, "export --page no longer exists: attnlab serve RUN opens a page"),
+    ("serve RUN --batch 8", b"", 2, "serve --batch no longer exists: requests are translated one after the"),
+    (
+        "predict RUN --import-from a",
+        b"",
+        2,
+        "--import-from no longer exists: start the command in",
+    ),
+    ("verify RUN --folder a", b"", 2, "verify --folder no longer exists: TMPDIR=FOLDER attnlab verify RUN"),
+    ("lesson check 3 mine.py", b"", 2, "lesson no longer exists: python docs/lessons/lesson.py check"),
     ("export nowhere --onnx a", b"", 1, "nowhere does not exist"),
     ("export RUN --onnx FILES", b"", 1, "--onnx FILES: the folder contains other files"),
+    ("completion x", b"", 2, "unrecognized arguments: x"),
+    ("completion --line", b"", 2, "expected one argument"),
     *(
         (f"serve RUN {option}", b"", 2, reason)
         for option, reason in (
             ("--host ''", "--host: it is empty: give an address"),
             ("--port 65536", "'65536' is not a whole number from 0 to 65535"),
             ("--port 80.5", "'80.5' is not a whole number from 0 to 65535"),
+            ("--connections 0", "--connections: '0' is not a whole number ≥ 1"),
+            (f"--connections {2**31}", "--connections: '2147483648' exceeds 2147483647"),
         )
     ),
     ("serve", b"", 2, "arguments are required: RUN"),

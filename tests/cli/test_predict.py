@@ -7,6 +7,7 @@ import math
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from attnlab.cli.input_lines import read_lines
 from attnlab.cli.main import run
 from attnlab.files.run_directory import Run
 from commands import ATTNLAB, attnlab, clean_environment
@@ -150,10 +152,10 @@ def test_strict_stops_at_the_first_bad_line_and_keeps_the_earlier_file(trained: 
 
 def test_outputs_at_the_length_limit_are_counted(trained: Run, tmp_path: Path) -> None:
     lines = b"3 4 5\n5 4 3 4\n5 6 7\n"
-    code, output, errors = predict(trained, "search.max_length=2", folder=tmp_path, stdin=lines)
+    code, output, errors = predict(trained, "--max-length", "2", folder=tmp_path, stdin=lines)
     assert code == 0
     assert [len(line.split()) for line in output] == [2, 2, 2]
-    warning = "the output reached search.max_length=2 tokens and may be incomplete"
+    warning = "the output reached 2 tokens and may be incomplete; --max-length sets the limit"
     assert errors == [f"attnlab: 3 lines (1, 2, 3) of standard input: {warning}"]
 
 
@@ -232,8 +234,35 @@ def test_interactive_session_survives_a_typo(trained: Run, terminal: tuple[int, 
     ) as process:
         os.write(user, b"3 x\n\n3 4\n\x04")
         output, errors = process.communicate(timeout=60)
-    assert (process.returncode, output) == (1, "\n\n4 3\n")
-    assert re.match(r"attnlab: line 1 of .*'x' is not in .*\nattnlab: line 2 of .* is empty", errors)
+    assert (process.returncode, output) == (1, "\n4 3\n")
+    assert re.fullmatch(r"> attnlab: line 1 of .*'x' is not in .*\n> > > \n", errors)
+
+
+def test_ctrl_c_at_the_prompt_is_one_line(trained: Run, terminal: tuple[int, int], tmp_path: Path) -> None:
+    with ForkedProcess(
+        [ATTNLAB, "predict", str(trained.directory)],
+        cwd=tmp_path,
+        env=clean_environment(),
+        stdin=terminal[1],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stderr.read(2) == "> "
+        os.kill(process.pid, signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors) == (75, "", "\nattnlab: interrupted\n")
+
+
+def test_ctrl_c_directly_after_the_prompt_ends_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(io.StringIO):
+        def flush(self) -> None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "stderr", errors := Interrupted())
+    with pytest.raises(KeyboardInterrupt):
+        next(read_lines(io.BytesIO(b"3\n"), interactive=True))
+    assert errors.getvalue() == "> \n"
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import sys
 
 import pytest
 import torch
+import torchmetrics.text
 
 from attnlab.errors import UserError
 from attnlab.metrics import registry
@@ -147,3 +148,32 @@ def test_signatures_name_the_settings_of_metrics_with_several_definitions() -> N
 def test_unknown_text_metric_lists_the_known_ones(name: str) -> None:
     with pytest.raises(UserError, match=f"Unknown text metric '{name}'. Choose from: bleu, chrf"):
         score(Texts(predictions_of(("a", "a"))), [name])
+
+
+@pytest.mark.parametrize(("name", "value"), [("CharErrorRate", 1 / 8), ("TranslationEditRate", 1 / 4)])
+def test_classes_of_torchmetrics_are_text_metrics(name: str, value: float) -> None:
+    """One letter of eight, spaces included, and one word of four differ."""
+    metric = f"torchmetrics.text.{name}"
+    texts = Texts(predictions_of(("a b cc", "a b dc"), ("de", "de")))
+    assert score(texts, [metric]).values == {metric: pytest.approx(value)}
+    with pytest.raises(UserError, match="no such metric of texts"):
+        registry.function("torchmetrics.text.Nothing")
+
+
+def test_class_of_torchmetrics_with_several_scores_needs_the_name_of_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Scores:
+        def __call__(self, hypotheses: list[str], references: list[str]) -> dict[str, torch.Tensor]:
+            return {"precision": torch.tensor(0.5), "recall": torch.tensor(0.25)}
+
+    monkeypatch.setattr(torchmetrics.text, "Scores", Scores, raising=False)
+    texts = Texts(predictions_of(("a", "a")))
+    assert registry.function("torchmetrics.text.Scores.recall")(texts) == 0.25
+    with pytest.raises(UserError, match=r"several scores: write torchmetrics.text.Scores.KEY with .* recall"):
+        registry.function("torchmetrics.text.Scores")(texts)
+
+
+def test_objects_are_no_names_of_metrics() -> None:
+    with pytest.raises(UserError, match="not the name of a metric, such as"):
+        registry.function(torchmetrics.text.CharErrorRate())

@@ -5,7 +5,9 @@ import math
 import pytest
 import torch
 
-from attnlab.metrics.tokens import TokenMetrics
+from attnlab.errors import UserError
+from attnlab.metrics.registry import CLASSIFICATION
+from attnlab.metrics.tokens import IGNORED, TokenMetrics, build_class_metrics
 
 
 def test_token_metrics_match_a_manual_calculation() -> None:
@@ -37,3 +39,16 @@ def test_token_metrics_upcast_half_precision() -> None:
 
 def test_token_metrics_are_nan_before_the_first_token() -> None:
     assert all(value.isnan() for value in TokenMetrics().compute().values())
+
+
+def test_classes_of_torchmetrics_ignore_padding() -> None:
+    metrics = build_class_metrics([f"{CLASSIFICATION}MulticlassAccuracy"], classes=3)
+    metrics.update(torch.eye(3)[[0, 1, 1, 2, 0]], torch.tensor([0, 0, 1, IGNORED, 1]))
+    # Half of the labels 0 and half of the labels 1 are predicted; class 2 is predicted for padding only
+    assert metrics.compute() == {f"{CLASSIFICATION}MulticlassAccuracy": pytest.approx(0.5)}
+
+
+@pytest.mark.parametrize("name", ["Nothing", "BinaryAccuracy", "MulticlassROC", "MulticlassConfusionMatrix"])
+def test_class_of_torchmetrics_that_is_no_score_of_several_classes_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match=f"{name} is not a metric of logits of several classes"):
+        build_class_metrics([CLASSIFICATION + name], classes=3)

@@ -2,6 +2,7 @@
 
 import random
 import re
+import statistics
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,6 +41,7 @@ TEXTS = [
     ("a", "b"),
 ]
 HARM = "</li><script>window.harmed=1</script>"
+LIMIT = 100  # milliseconds
 
 
 @pytest.fixture(scope="module")
@@ -304,6 +306,29 @@ def test_sentences_are_sorted_and_selected_by_keyboard(tab: Page, report: Path) 
     assert active == [f"sentence-{second}"]
 
 
+ACTIONS = {
+    "choose a sentence": "document.querySelectorAll('#sentences li')[7 * i + 3].click()",
+    "point at a token": "document.querySelectorAll('.output .token')[9 * i]"
+    ".dispatchEvent(new PointerEvent('pointerover', { bubbles: true }))",
+    "step forward": "document.querySelector('#forward').click()",
+    "sort": "order.selectedIndex = 1 + i % 3; order.dispatchEvent(new Event('change'))",
+}
+DRAWN = """(async (i) => {
+    const frame = () => new Promise(done => requestAnimationFrame(() => {
+        const { port1, port2 } = new MessageChannel();
+        port1.onmessage = done;
+        port2.postMessage(0); // fires after the frame; a timer would fire later
+    }));
+    const start = performance.now();
+    %s;
+    await frame();
+    const first = performance.now();
+    await frame(); // the browser computes the layout of newly visible content in the next frame
+    return [first - start, performance.now() - start];
+})(%d)"""
+ROUNDS, POSITIONS = 3, 8
+
+
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write a page of 200 sentences of 30 words and 10 variants."""
@@ -326,6 +351,34 @@ def test_page_of_200_sentences_and_10_variants_is_below_15_mb(tab: Page, large: 
     tab.open(large)
     assert len(tab.each("#sentences li", "0")) == 200
     assert len(tab.each(".card .map", "0")) == 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("action", ACTIONS)
+def test_actions_take_at_most_100_ms_of_cpu_time(tab: Page, large: Path, action: str) -> None:
+    """Measure from the action until all visible content is drawn; pytest -s prints the wall time.
+
+    CPU time is that of the page's main thread (script, layout and drawing), the best of three rounds, because
+    other load on the machine delays the page.
+    """
+    tab.open(large)
+    tab.run("document.querySelector('#cards').scrollIntoView()")
+    tab.draw()
+    busy: dict[int, list[float]] = {index: [] for index in range(POSITIONS)}
+    clock: list[list[float]] = []
+    for _ in range(ROUNDS):
+        for index in range(POSITIONS):
+            before = tab.busy()
+            clock.append(tab.run(DRAWN % (ACTIONS[action], index)))
+            busy[index].append(tab.busy() - before)
+    worst = max(min(times) for times in busy.values())
+    first, second = ([times[frame] for times in clock] for frame in (0, 1))
+    print(
+        f"\n{action}: CPU time at most {worst:.0f} ms; wall time until the first frame "
+        f"{statistics.median(first):.0f} ms (at most {max(first):.0f}), until all visible content is drawn "
+        f"{statistics.median(second):.0f} ms (at most {max(second):.0f})"
+    )
+    assert worst < LIMIT
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """The command `attnlab report`."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,13 @@ def test_narrow_terminal_shows_every_word(
         assert "61.7" in output
         assert "parameters" in output
         assert "…" not in output
+
+
+def test_dashboard_without_api_key_is_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    assert run(["report", str(tmp_path), "--wandb"]) == 1
+    assert re.match(r"attnlab: The dashboard could not be saved: .*wandb login", capsys.readouterr().err)

@@ -287,6 +287,28 @@ def test_evaluation_equals_separate_encoding_for_each_pass(composed: Composed) -
     assert [prediction.hypothesis for prediction in module.outputs] == [row[0].hypothesis for row in alone]
 
 
+def test_class_metrics_are_of_the_next_token(composed: Composed) -> None:
+    name = "torchmetrics.classification.MulticlassAccuracy"
+    module, data = build_all(composed(*TINY, *SYNTHETIC, f"data.metrics=[{name}]", "batching.batch_size=2"))
+    trainer = Trainer(logger=False, **QUIET)
+    for _ in range(2):  # the second evaluation keeps nothing of the first one
+        (values,) = trainer.test(module, datamodule=data, verbose=False)
+    with torch.no_grad():
+        outputs = module.eval().teacher_forced(data.examples("test")[[*range(len(data.pairs("test")))]])
+    predicted, labels = outputs.logits.argmax(dim=1), outputs.labels
+    recalls = [
+        (predicted[labels == each] == each).sum() / max(1, (labels == each).sum())
+        for each in torch.cat([predicted, labels]).unique()
+    ]
+    assert values[f"test/{name}"] == pytest.approx(torch.stack(recalls).mean().item())
+
+
+def test_class_metrics_need_a_readout_that_does_not_copy(composed: Composed) -> None:
+    metrics = "data.metrics=[torchmetrics.classification.MulticlassAccuracy]"
+    with pytest.raises(UserError, match="MulticlassAccuracy needs a readout that does not copy"):
+        build_all(composed(*TINY, *SYNTHETIC, "readout=pointer_generator", metrics))
+
+
 LETTERS = "a\tA A\nb\tB\na\tX\nb\tB\nc c\tC\n"
 """Pairs of three inputs: "a" has two targets, and "b" has one twice."""
 

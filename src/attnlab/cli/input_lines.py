@@ -2,12 +2,13 @@
 
 import codecs
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import BinaryIO, NamedTuple, TypeVar
 
 from attnlab.errors import UserError
 from attnlab.files.terminal import escape_control_characters
 
+PROMPT = "> "
 MAX_REASON = 300
 """Maximum number of characters that describe why a line cannot be used."""
 
@@ -42,10 +43,15 @@ def standard_input(expected: str) -> BinaryIO:
     return sys.stdin.buffer
 
 
-def read_lines(stream: BinaryIO) -> Iterator[Line]:
-    """Yield the lines of standard input, without a byte order mark."""
-    for number, line in enumerate(stream, start=1):
-        yield Line(number, (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).rstrip(b"\r\n"))
+def read_lines(stream: BinaryIO, *, interactive: bool) -> Iterator[Line]:
+    """Yield the lines of standard input, without a byte order mark.
+
+    In an interactive session, print a prompt to standard error before each line, and omit empty lines.
+    """
+    for number, line in enumerate(_with_prompt(stream) if interactive else stream, start=1):
+        text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).rstrip(b"\r\n")
+        if text.strip() or not interactive:
+            yield Line(number, text)
 
 
 def process(
@@ -90,3 +96,17 @@ def process(
             print(f"attnlab: {problems[number]}", file=sys.stderr)
         write(number, parsed.get(number), results.get(number))
     return len(problems)
+
+
+def _with_prompt(stream: BinaryIO) -> Iterable[bytes]:
+    while True:
+        try:
+            print(PROMPT, end="", file=sys.stderr, flush=True)
+            line = stream.readline()
+        except KeyboardInterrupt:
+            print(file=sys.stderr)  # the message follows on its own line
+            raise
+        if not line:
+            print(file=sys.stderr)
+            return
+        yield line

@@ -2,7 +2,7 @@
 
 A command is a module of this package whose docstring begins with its name and a summary. It has
 `main(options)`, which returns the exit code, and `add_arguments(parser)`, unless it passes its arguments on
-to Hydra. Help and the reference page find it by themselves. The module imports nothing heavy at its
+to Hydra. Help, completion and the reference page find it by itself. The module imports nothing heavy at its
 top, so that `--help` and usage errors take a fraction of a second: `main` imports what it needs, and
 `IMPORTS` names the heavy modules.
 
@@ -43,6 +43,17 @@ OVERRIDE is a setting: attention=dot, seed=1, trainer.max_epochs=5, experiment=r
 --config-dir FOLDER adds the options of a folder, and the modules beside it.
 --traceback shows the stack trace of an error.
 """
+
+REMOVED = {
+    ("lesson",): "python docs/lessons/lesson.py check CHAPTER mine.py",
+    ("tune",): "attnlab train -m hydra/sweeper=optuna searches for settings; see docs/how-to/tune.md",
+    ("--import-from",): "start the command in that folder",
+    ("verify", "--folder"): "TMPDIR=FOLDER attnlab verify RUN writes there",
+    ("serve", "--batch"): "requests are translated one after the other",
+    ("serve", "--queue"): "--connections N limits the requests that wait",
+    ("export", "--page"): "attnlab serve RUN opens a page in the browser, and --onnx DIR needs no attnlab",
+}
+"""Replacements of commands and options of earlier versions."""
 
 UNEXPECTED = "unexpected error; --traceback shows where"
 
@@ -104,10 +115,13 @@ def commands() -> dict[str, str]:
 
 
 def command_parser(command: str) -> Parser | None:
-    """Return the parser of a command; None if it passes its arguments on to Hydra."""
-    module = import_module(f"attnlab.cli.{command}")
-    if not hasattr(module, "add_arguments"):
+    """Return the parser of a command; None if it passes its arguments on to Hydra.
+
+    Completion calls it, so a module without `add_arguments`, which imports Hydra, is not imported.
+    """
+    if "\ndef add_arguments(" not in Path(__file__).with_name(f"{command}.py").read_text(encoding="utf-8"):
         return None
+    module = import_module(f"attnlab.cli.{command}")
     summary = str(module.__doc__).split(": ", 1)[1]
     description = summary[0].upper() + summary[1:]
     parser = Parser(prog=f"attnlab {command}", description=description, allow_abbrev=False)
@@ -127,6 +141,9 @@ def _dispatch(arguments: list[str]) -> int:
     if "--version" in (command, *arguments):
         print(__version__)
         return 0
+    for words, replacement in REMOVED.items():
+        if {*words} <= {command, *arguments}:
+            raise UsageError(f"attnlab {' '.join(words)} no longer exists: {replacement}")
     if command not in commands():
         raise UsageError(f"Unknown command {command!r}: choose from {', '.join(commands())}")
     with interruption.exit_at_once(), faster_imports():

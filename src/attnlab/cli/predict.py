@@ -40,6 +40,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="beam size (default: search.beam_size of the run)",
     )
     parser.add_argument(
+        "--max-length",
+        type=arguments.positive,
+        metavar="N",
+        help="maximum number of output tokens (default: search.max_length of the run)",
+    )
+    parser.add_argument(
         "--prefix",
         action="store_true",
         help="read a prefix of the output after the source, its features and a tab; outputs start with it",
@@ -90,7 +96,7 @@ def main(options: argparse.Namespace) -> int:
     model, translator = _load(options)
     machine.use_faster_threads()
     interactive = sys.stdin.isatty()
-    lines = input_lines.read_lines(stream)
+    lines = input_lines.read_lines(stream, interactive=interactive)
     warnings = _Warnings(model, translator, skips=options.unknown == "skip")
     layout = evaluation_data.layout_of(model.config)
     lexicon = {} if options.lexicon is None else read_lexicon(model, options.lexicon)
@@ -177,6 +183,8 @@ def _load(options: argparse.Namespace) -> tuple[Model, Translator]:
             )
     if options.beam is not None:
         overrides.append(f"search.beam_size={options.beam}")
+    if options.max_length is not None:
+        overrides.append(f"search.max_length={options.max_length}")
     model = load(runs, trust=options.trust)
     model = replace(model, config=apply_overrides(model.config, overrides))
     translator = model.translator()
@@ -238,8 +246,10 @@ class _Warnings:
     def check(self, number: int, pair: Pair, predictions: Sequence[Prediction]) -> None:
         """Check a line that was translated."""
         if any(len(prediction.tokens) > self.max_length for prediction in predictions):  # <eos> included
-            limit = f"search.max_length={self.max_length} tokens"
-            self._add(f"the output reached {limit} and may be incomplete", number)
+            limit = f"{self.max_length} tokens"
+            self._add(
+                f"the output reached {limit} and may be incomplete; --max-length sets the limit", number
+            )
         ids = self.tokenizer.encode(pair.source)
         length = len(predictions[0].source_tokens)
         if len(ids) + self.batching.source_eos > length:

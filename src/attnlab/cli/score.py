@@ -46,7 +46,7 @@ def main(options: argparse.Namespace) -> int:
     def write(_: int, line: tuple[str, str, Pair] | None, score: Score | None) -> None:
         print("" if line is None or score is None else _to_line(*line[:2], score, options.json), flush=True)
 
-    lines = input_lines.read_lines(stream)
+    lines = input_lines.read_lines(stream, interactive=False)
     failed = 0
     while batch := list(islice(lines, BATCH)):
         failed += input_lines.process(

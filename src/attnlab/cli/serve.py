@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     import uvicorn
     from fastapi import FastAPI
 
-CONNECTIONS = 128
-"""Largest number of connections; further ones are refused."""
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", metavar="RUN", nargs="+", help=arguments.RUN)
@@ -37,6 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--token",
         help="secret that requests must contain (default: none for this machine only, else a random one)",
     )
+    parser.add_argument(
+        "--connections",
+        type=arguments.positive,
+        default=128,
+        metavar="N",
+        help="largest number of connections; further ones are refused (default: 128)",
+    )
     arguments.add_trust(parser)
 
 
@@ -55,14 +59,14 @@ def main(options: argparse.Namespace) -> int:
         fragment = f"#token={token}" if token else ""
         port = listening.getsockname()[1]
         print(f"http://{host}:{port}/{fragment}   (Ctrl-C stops the server)", flush=True)
-        server = make_server(app)
+        server = make_server(app, options.connections)
         with suppress(KeyboardInterrupt):  # uvicorn finishes its requests, then sends the signal again
             server.run(sockets=[listening])
     print(f"stopped: {server.server_state.total_requests} requests answered", file=sys.stderr)
     return 0
 
 
-def make_server(app: "FastAPI", connections: int = CONNECTIONS) -> "uvicorn.Server":
+def make_server(app: "FastAPI", connections: int) -> "uvicorn.Server":
     """Return a server with uvicorn's limits, and with the parser that obeys Content-Length."""
     import uvicorn
 

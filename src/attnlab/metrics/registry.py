@@ -15,6 +15,12 @@ from attnlab.errors import UserError
 from attnlab.metrics.sentence_counts import SentenceCounts
 from attnlab.metrics.texts import WORDS, Texts, UndefinedScoreError
 
+TORCHMETRICS = "torchmetrics.text."
+"""Start of the names of text metrics that are classes of torchmetrics."""
+
+CLASSIFICATION = "torchmetrics.classification."
+"""Start of the names of token metrics that are classes of torchmetrics."""
+
 TextMetric = Callable[[Texts], float]
 """Raises `UndefinedScoreError` for texts that do not define the score."""
 
@@ -195,10 +201,51 @@ def names(kind: Kind) -> tuple[str, ...]:
 
 def function(metric: str) -> TextMetric:
     """Return the function of a text metric."""
+    if not isinstance(metric, str):
+        raise UserError(
+            f"{metric!r} is not the name of a metric, such as {TORCHMETRICS}CharErrorRate of texts or "
+            f"{CLASSIFICATION}MulticlassF1Score of tokens"
+        )
+    if metric.startswith(TORCHMETRICS):
+        return _of_torchmetrics(metric)
     info = METRICS.get(metric)
     if info is None or info.function is None:
         raise UserError(f"Unknown text metric {metric!r}. Choose from: {', '.join(names('text'))}")
     return info.function
+
+
+def _of_torchmetrics(metric: str) -> TextMetric:
+    """Return the function of a class of torchmetrics with its default arguments, such as "CharErrorRate".
+
+    Of a class with several scores, the name ends in one of them: "ROUGEScore.rougeL_fmeasure".
+    """
+    import torchmetrics.text
+
+    name, _, key = metric.removeprefix(TORCHMETRICS).partition(".")
+    kind = getattr(torchmetrics.text, name, None)
+    if kind is None:
+        raise UserError(f"{metric}: torchmetrics has no such metric of texts")
+    several = name.endswith(
+        ("BLEUScore", "CHRFScore", "TranslationEditRate", "ExtendedEditDistance", "ROUGEScore")
+    )
+
+    def compute(texts: Texts) -> float:
+        # A class for one reference compares with the first
+        references = [[*each] if several else each[0] for each in texts.references]
+        try:
+            scores = kind()(texts.hypotheses, references)
+        except (ImportError, TypeError, ValueError) as error:
+            raise UserError(f"{metric}: {' '.join(str(error).split())}") from error
+        if isinstance(scores, Mapping):
+            if key not in scores:
+                keys = ", ".join(scores)
+                raise UserError(
+                    f"{metric} has several scores: write {TORCHMETRICS}{name}.KEY with one of {keys}"
+                )
+            scores = scores[key]
+        return float(scores)
+
+    return compute
 
 
 def signatures(metrics: Iterable[str], texts: Texts) -> dict[str, str]:

@@ -3,10 +3,17 @@
 N: real target tokens of a batch, padding excluded · V: vocabulary
 """
 
+import warnings
+from collections.abc import Iterable
+from typing import Any
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torchmetrics import Metric
+from torchmetrics import Metric, MetricCollection, classification
+
+from attnlab.errors import UserError
+from attnlab.metrics.registry import CLASSIFICATION
 
 IGNORED = -100
 """Label of tokens that do not count."""
@@ -60,3 +67,27 @@ class TokenMetrics(SumMetric):
         """
         loss = self.loss.sum() / self.count
         return {"loss": loss, "perplexity": loss.exp(), "token_accuracy": self.correct / self.count}
+
+
+def build_class_metrics(metrics: Iterable[str], classes: int) -> MetricCollection:
+    """Build metrics of the next token that are classes of torchmetrics, and try each of them on one token.
+
+    Args:
+        metrics: names such as "torchmetrics.classification.MulticlassF1Score".
+        classes: V.
+    """
+    collection = MetricCollection([], prefix=CLASSIFICATION)
+    for name in metrics:
+        kind: Any = getattr(classification, name.removeprefix(CLASSIFICATION), None)
+        try:
+            metric = kind(num_classes=classes, ignore_index=IGNORED)
+            with warnings.catch_warnings(action="ignore"):  # curves of one token
+                metric(torch.zeros(1, classes), torch.tensor([0])).item()
+        except (AttributeError, RuntimeError, TypeError, ValueError) as error:
+            raise UserError(
+                f"{name} is not a metric of logits of several classes that returns one number, such as "
+                f"{CLASSIFICATION}MulticlassF1Score"
+            ) from error
+        metric.reset()
+        collection.add_metrics(metric)
+    return collection

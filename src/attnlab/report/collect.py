@@ -7,7 +7,7 @@ Interpolations in configurations, such as `${oc.env:…}`, are never resolved.
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -38,11 +38,17 @@ UNFINISHED = {
 """Default explanations of the statuses of unfinished runs."""
 
 
-def collect(paths: Sequence[Path]) -> Study:
+def collect(
+    paths: Sequence[Path], progress: Callable[[int, int], None] = lambda position, total: None
+) -> Study:
     """Read every run directory at or below the paths, finished or not.
 
     Runs with the same variant name and different settings, or data, become separate variants. Duplicates of a
-    run are reported as broken. The paths are run directories, or folders that contain some.
+    run are reported as broken.
+
+    Args:
+        paths: run directories, or folders that contain some.
+        progress: called before each run is read, with its position from 1 and the total.
     """
     paths = [path.expanduser() for path in paths]
     for path in paths:
@@ -52,7 +58,10 @@ def collect(paths: Sequence[Path]) -> Study:
     if not directories:
         folders = ", ".join(str(path) for path in paths)
         raise UserError(f"{folders} contains no run directory. Give the folder of a study, outputs/NAME.")
-    runs = [_read_run(Run(directory)) for directory in directories]
+    runs = []
+    for position, directory in enumerate(directories, start=1):
+        progress(position, len(directories))
+        runs.append(_read_run(Run(directory)))
     runs = separate_changed_runs(distinguish_variants(mark_duplicates(runs)))
     runs.sort(key=lambda run: (run.variant, run.seed, run.directory))
     names = sorted({run.study for run in runs if run.config}) or [runs[0].study]

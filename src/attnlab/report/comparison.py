@@ -39,6 +39,9 @@ from attnlab.report.study import RunRecord, Study, noun_of, scores_of
 RunPair = tuple[RunRecord, RunRecord]
 """Two runs with the same seed: of the variant and of the reference."""
 
+Task = tuple[str, tuple[str, str]]
+"""A metric, and the variant and the reference to compare."""
+
 SIGNIFICANCE_LEVEL = 0.05
 """Maximum corrected p-value, exclusive, of a difference that is reported as significant."""
 
@@ -118,7 +121,13 @@ def by_question(comparisons: Iterable[Comparison]) -> dict[str, list[Comparison]
     return groups
 
 
-def compare(study: Study, *, reference: str | None = None, all_pairs: bool = False) -> list[Comparison]:
+def compare(
+    study: Study,
+    *,
+    reference: str | None = None,
+    all_pairs: bool = False,
+    progress: Callable[[Sequence[Task]], Iterable[Task]] = lambda tasks: tasks,
+) -> list[Comparison]:
     """Compare variants in each metric of the study, over seeds and, if possible, over sentences.
 
     Args:
@@ -126,6 +135,7 @@ def compare(study: Study, *, reference: str | None = None, all_pairs: bool = Fal
         reference: variant that the others are compared with; by default "none". Without such a variant,
             or with several, every variant is compared with every other one.
         all_pairs: compare every variant with every other one in any case.
+        progress: wraps the tasks, for example in a progress bar.
 
     Returns:
         The comparisons over data sets, over seeds, then those over sentences. A metric is omitted for a pair
@@ -157,7 +167,7 @@ def compare(study: Study, *, reference: str | None = None, all_pairs: bool = Fal
             part.variants, study.models.get(reference or "", {}).get(part.data, reference), all_pairs
         )
     ]
-    for metric, (variant, other) in tasks:
+    for metric, (variant, other) in progress(tasks):
         all_ours, all_theirs = ({run.seed: run for run in groups[name]} for name in (variant, other))
         ours, theirs = (
             {seed: run for seed, run in group.items() if run.score(metric) is not None}

@@ -24,9 +24,10 @@ def write_page(
     tables: Sequence[Table],
     figures: Sequence[StudyFigure],
     path: Path,
+    dashboards: Sequence[str] = (),
     errors: Sequence[Table] = (),
 ) -> None:
-    """Write the report of a study as an HTML file."""
+    """Write the report of a study as an HTML file, with links to its dashboards and tables of errors."""
     styles = styles_of(study)
     runs, sentences = gather_sentences(study)
     main_metrics = {part.metrics[0] for part in study.parts if part.metrics}
@@ -35,6 +36,7 @@ def write_page(
         path,
         title=study.name,
         lead=_count_runs(study),
+        dashboards=dashboards,
         noun=study.noun,
         unfinished=unfinished_lines(study),
         findings=by_question(each for each in comparisons if each.metric in main_metrics),
@@ -76,7 +78,9 @@ def write_sections(
     if sentences["sentences"]:
         scripts += [page.HEAT_MAP, FOLDER / "explorer.js"]
     left_out = sentences.pop("left_out")
-    empty = dict.fromkeys(("unfinished", "findings", "further", "tables", "errors", "key", "figures"), ())
+    empty = dict.fromkeys(
+        ("dashboards", "unfinished", "findings", "further", "tables", "errors", "key", "figures"), ()
+    )
     values = {
         **empty,
         **sections,

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import combinations, product, takewhile
@@ -276,7 +276,11 @@ def distinguish_variants(runs: Sequence[RunRecord]) -> list[RunRecord]:
 
     The seed is not such a setting. For example "additive" becomes "additive · decoder.size=128".
     """
-    return _append(runs, [run for run in runs if run.config], _describe)
+    named = [run for run in runs if not run.config]
+    for variant, group in group_by_variant(run for run in runs if run.config).items():
+        for run, suffix in zip(group, _describe(group), strict=True):
+            named.append(replace(run, variant=SEPARATOR.join(filter(None, [variant, suffix]))))
+    return named
 
 
 def separate_changed_runs(runs: Sequence[RunRecord]) -> list[RunRecord]:
@@ -286,34 +290,21 @@ def separate_changed_runs(runs: Sequence[RunRecord]) -> list[RunRecord]:
     "additive · Additive code 1a2b3c4d" if the class was. Data that follow the seed of the run
     (`data.seed=${seed}`) are data of one variant.
     """
-    return _append(runs, [run for run in runs if run.data or run.code], _describe_digests)
-
-
-def _append(
-    runs: Sequence[RunRecord],
-    described: Iterable[RunRecord],
-    describe: Callable[[Sequence[RunRecord]], list[str]],
-) -> list[RunRecord]:
-    """Append to the variants of the described runs what distinguishes them from others of the variant."""
-    suffixes: dict[Path, str] = {}
-    for group in group_by_variant(described).values():
-        suffixes |= zip((run.directory for run in group), describe(group), strict=True)
+    suffixes: dict[Path, list[str]] = {}
+    for group in group_by_variant(run for run in runs if run.data or run.code).values():
+        follows_seed = _follow_seed(group)
+        records = [
+            ({} if follows_seed else {f"{split} data": digest for split, digest in run.data.items()})
+            | {f"{part.rpartition('.')[2]} code": digest for part, digest in run.code.items()}
+            for run in group
+        ]
+        for name in dict.fromkeys(name for record in records for name in record):
+            if len({record.get(name) for record in records}) > 1:
+                for run, record in zip(group, records, strict=True):
+                    suffixes.setdefault(run.directory, []).append(f"{name} {record.get(name, 'none')[:8]}")
     return [
-        replace(run, variant=SEPARATOR.join(filter(None, [run.variant, suffixes.get(run.directory)])))
-        for run in runs
+        replace(run, variant=SEPARATOR.join([run.variant, *suffixes.get(run.directory, ())])) for run in runs
     ]
-
-
-def _describe_digests(runs: Sequence[RunRecord]) -> list[str]:
-    follows_seed = _follow_seed(runs)
-    records = [
-        ({} if follows_seed else {f"{split} data": digest for split, digest in run.data.items()})
-        | {f"{part.rpartition('.')[2]} code": digest for part, digest in run.code.items()}
-        for run in runs
-    ]
-    every = dict.fromkeys(name for record in records for name in record)
-    names = [name for name in every if len({record.get(name) for record in records}) > 1]
-    return [SEPARATOR.join(f"{name} {record.get(name, 'none')[:8]}" for name in names) for record in records]
 
 
 def _follow_seed(runs: Sequence[RunRecord]) -> bool:
@@ -342,7 +333,7 @@ def split_by_data(variants: Mapping[str, Sequence[RunRecord]]) -> dict[str, list
 
 
 def sort_key(value: str) -> tuple[float | str, ...]:
-    """Return a key for sorting that puts 10 after 5, and texts with letters last."""
+    """Return the numbers in a text, so that 10 is after 5; texts with letters follow, starting with inf."""
     if re.search(r"[^\W\d_]", value):
         return inf, value
     return tuple(map(float, re.findall(r"-?\d+(?:\.\d+)?", value)))

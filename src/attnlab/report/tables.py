@@ -111,12 +111,13 @@ class Table:
         """Return a Markdown table, followed by the notes; see `markdown`."""
         return markdown(self.text, self.notes)
 
-    def latex(self) -> str:
+    def latex(self, columns: Sequence[str] = ()) -> str:
         r"""Return a LaTeX tabular that needs `\usepackage{booktabs}`; notes are comments.
 
-        The best means are bold, those of each data set if there are several.
+        The best means are bold, those of each data set if there are several. `columns` are the columns to
+        write; all by default.
         """
-        cells = self.text.map(escape_latex)
+        cells = self.text[[*columns] or [*self.text.columns]].map(escape_latex)
         one = cells.index.nlevels == 1
         blocks = np.array([""] * len(cells) if one else [*cells.index.get_level_values(0)], dtype=object)
         for name in cells.columns.intersection([*self.signs]):
@@ -251,15 +252,19 @@ def build_tables(study: Study, comparisons: Sequence[Comparison]) -> list[Table]
     return [*scores, costs_table(study), comparisons_table(comparisons, study)]
 
 
-def write_tables(tables: Iterable[Table], study: Study, folder: Path) -> None:
-    """Write `results.csv` and `tables/` into a folder, with a note on the unfinished runs in each table."""
+def write_tables(tables: Iterable[Table], study: Study, folder: Path, columns: Sequence[str] = ()) -> None:
+    """Write `results.csv` and `tables/` into a folder, with a note on the unfinished runs in each table.
+
+    `columns` are those of LaTeX tables of scores; by default all of them.
+    """
     write_atomically(folder / "results.csv", format_results(study))
     unfinished = Counter(run.status for run in study.unfinished)
     counts = ", ".join(f"{count} {status}" for status, count in unfinished.items())
     note = [f"Not included: {unfinished.total()} unfinished runs ({counts})."] if unfinished else []
     for each in tables:
         table = replace(each, notes=[*each.notes, *note])
-        for suffix, text in (("csv", table.csv()), ("md", table.markdown()), ("tex", table.latex())):
+        latex = table.latex([name for name in columns if name in table.text.columns])
+        for suffix, text in (("csv", table.csv()), ("md", table.markdown()), ("tex", latex)):
             write_atomically(folder / "tables" / f"{table.name}.{suffix}", text)
 
 

@@ -24,6 +24,8 @@ _SELECTORS = re.compile("[\u034f\u180b-\u180f\u200c\u200d\ufe00-\ufe0f\U000e0100
 """Joiners and variation selectors: invisible, but they select the glyphs of the letters beside them."""
 _BLANK = re.compile("[\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]|" + _SELECTORS.pattern)
 """Letters, marks and symbols that leave no mark."""
+_KIND = re.compile(r" (?:LETTER|SYLLABLE|SIGN|VOWEL|CONSONANT|DIGIT|CAPITAL|SMALL|UNIFIED|IDEOGRAPH)\b")
+"""End of the name of a script in the Unicode name of a character."""
 
 
 def visible(text: str) -> str:
@@ -53,10 +55,13 @@ def truncate(label: str, length: int) -> str:
 
 
 class LabelFonts:
-    """Font selection for the texts of one figure.
+    """Font selection for the labels of one figure.
 
     Each label is set in as few fonts as contain its characters, because matplotlib shapes a word correctly
-    only within one font. Characters that no installed font contains are logged.
+    only within one font. Scripts that no installed font contains are logged, each once.
+
+    Args:
+        texts: all labels of the figure.
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
@@ -68,8 +73,8 @@ class LabelFonts:
             if self._coverage[FONT] == characters:  # the usual case: no other font file needs to be opened
                 break
         self._missing = characters.difference(*self._coverage.values())
-        if self._missing:
-            _warn_of(" ".join(map(_code_point, sorted(self._missing))))
+        for script in sorted({_script(character) for character in self._missing}):
+            _warn_of(script)
 
     def drawable(self, text: str) -> str:
         """Replace invisible characters, and those that no font contains, by their code points."""
@@ -96,9 +101,13 @@ def _is_visible(character: str) -> bool:
     return unicodedata.category(character)[0] not in "CZ" and not _BLANK.match(character)
 
 
-@cache  # once for each text
-def _warn_of(missing: str) -> None:
-    log.warning("no installed font has these characters, so that figures show their code points: %s", missing)
+def _script(character: str) -> str:
+    return _KIND.split(unicodedata.name(character, "unnamed"))[0].title()
+
+
+@cache  # once for each script
+def _warn_of(script: str) -> None:
+    log.warning("no installed font has %s characters: figures show their code points", script)
 
 
 def _installed_faces() -> list[FontEntry]:

@@ -61,7 +61,8 @@ def add_metrics(corpus: Corpus, *, metrics: Sequence[str] = ()) -> Corpus:
     """
     names = tuple(dict.fromkeys((*corpus.metrics, *metrics)))
     for name in names:  # or else an unknown name would be noticed after an epoch
-        registry.function(name)
+        if not str(name).startswith(registry.CLASSIFICATION):
+            registry.function(name)
     return replace(corpus, metrics=names)
 
 

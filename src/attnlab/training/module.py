@@ -18,6 +18,7 @@ from torch import Tensor, distributed
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torchmetrics import MetricCollection
 
 from attnlab.data.alignment import alignment_matrix
 from attnlab.data.corpus import Corpus, Pair
@@ -62,6 +63,7 @@ class Seq2SeqModule(lightning.LightningModule):
         teacher_forcing: probability of reading the reference during training.
         loss_terms: terms that are added to the cross-entropy, by the names under which they are logged.
         text_metrics: names of text metrics of `attnlab.metrics.registry`.
+        class_metrics: metrics of the next token, given its logits [N, V] and labels [N].
         bleu_tokenizer: sacreBLEU's name of the tokenizer of BLEU.
         shards: virtual shards that make the results independent of the number of processes; None for none.
         config: configuration of the run, for `translate` and for Lightning's hyper-parameters; None for none.
@@ -89,6 +91,7 @@ class Seq2SeqModule(lightning.LightningModule):
         teacher_forcing: TeacherForcing,
         loss_terms: Mapping[str, LossTerm] | None = None,
         text_metrics: Sequence[str] = (),
+        class_metrics: MetricCollection | None = None,
         bleu_tokenizer: str = WORDS,
         shards: Shards | None = None,
         config: DictConfig | None = None,
@@ -111,6 +114,7 @@ class Seq2SeqModule(lightning.LightningModule):
         self.loss_terms = dict(terms)
         self.total_steps: float = 1  # optimizer steps of the training; infinite if they are not limited
         self.text_metrics = tuple(text_metrics)
+        self.class_metrics = class_metrics or MetricCollection([])
         self.bleu_tokenizer = bleu_tokenizer
         self.shards = shards
         self.gradient_mean = GradientMean()
@@ -384,6 +388,7 @@ class Seq2SeqModule(lightning.LightningModule):
         scored = self._decode(batch, pairs, split, (encoded, state)).to(batch.target.device)  # [B, 1]
         labels = batch.labels.masked_fill(~scored, IGNORED)[batch.labels != PAD]  # [N]
         self.token_metrics.update(outputs.logits, labels, shard)
+        self.class_metrics.update(outputs.logits, labels)
         gold = self.gold_alignment(batch, split)  # [B, T, S]
         # Without EOS: its prediction needs no particular source token
         targets = batch.target_text & scored  # [B, T]
@@ -432,15 +437,15 @@ class Seq2SeqModule(lightning.LightningModule):
     def _log_metrics(self, split: str) -> None:
         self.outputs = gather_predictions(self.predictions)
         self.predictions = []
-        metrics = (self.token_metrics, self.attention_metrics)
-        computed, attended = [{} if self.is_covered else each.compute() for each in metrics]
+        metrics = (self.token_metrics, self.class_metrics, self.attention_metrics)
+        computed, classes, attended = [{} if self.is_covered else each.compute() for each in metrics]
         for metric in metrics:
             metric.reset()
         if self.is_covered:
             log.info("%s: no output has a reference, so that there are no scores", split)
             return
         scores = score(self.texts, self.text_metrics)
-        values = {**computed, **scores.values}
+        values = {**computed, **classes, **scores.values}
         for name, reason in scores.undefined.items():
             if self.undefined.get(logged := f"{split}/{name}") != reason:
                 log.info("%s is undefined: %s", logged, reason)

@@ -11,12 +11,13 @@ from attnlab.config.construct import accepts, construct, constructor, section
 from attnlab.data.corpus import Corpus
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
-from attnlab.metrics.registry import default_metrics, name, names
+from attnlab.metrics.registry import CLASSIFICATION, default_metrics, name, names
 from attnlab.metrics.text.ngrams import bleu_metric, guess_tokenizer
 from attnlab.metrics.texts import WORDS
+from attnlab.metrics.tokens import build_class_metrics
 from attnlab.nn.seq2seq import TranslationModel
 from attnlab.settings import Component
-from attnlab.training.build import build_translator
+from attnlab.training.build import build_translator, copies_source
 from attnlab.training.losses.base import LossTerm
 from attnlab.training.shards import Shards
 
@@ -37,6 +38,10 @@ def module_arguments(
 ) -> dict[str, Any]:
     """Return the arguments of a module that trains or evaluates a network on a corpus."""
     lr = config.optimizer.get("lr")
+    metrics = _choose_metrics(config, corpus)
+    class_metrics = [each for each in metrics if each.startswith(CLASSIFICATION)]
+    if class_metrics and copies_source(config):
+        raise UserError(f"data.metrics: {class_metrics[0]} needs a readout that does not copy")
     return {
         "config": config,
         "network": network,
@@ -46,7 +51,8 @@ def module_arguments(
         **schedule_arguments(lr, **config.scheduler),
         "teacher_forcing": construct(section(config, "teacher_forcing")),
         "loss_terms": _build_loss_terms(config),
-        "text_metrics": _choose_metrics(config, corpus),
+        "text_metrics": [each for each in metrics if each not in class_metrics],
+        "class_metrics": build_class_metrics(class_metrics, vocabularies.target.size),
         "bleu_tokenizer": choose_bleu_tokenizer(corpus, **config.bleu),
         "shards": Shards(config.batching.shards, seed=config.seed) if config.batching.get("shards") else None,
     }
