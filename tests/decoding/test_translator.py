@@ -128,6 +128,19 @@ def test_search_in_int8(network: Seq2Seq) -> None:
     assert not products.int8
 
 
+def test_first_search_in_int8_has_the_scores_of_later_ones(
+    network: Seq2Seq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("MIN_WEIGHT", "MIN_WEIGHT_OF_FEW_ROWS"):
+        monkeypatch.setattr(linear, limit, 1)
+    translator, fast = replace(TRANSLATOR, precision="int8"), deepcopy(network)
+    first, second = (
+        [each.score for row in translator(fast, batch_of(PAIRS), PAIRS, nbest=3) for each in row]
+        for _ in range(2)
+    )
+    assert first == pytest.approx(second, abs=1e-6)
+
+
 @pytest.mark.parametrize("limit", [0, 10])
 def test_search_in_the_fastest_precision(
     limit: float, network: Seq2Seq, monkeypatch: pytest.MonkeyPatch

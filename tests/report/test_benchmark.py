@@ -121,6 +121,12 @@ def test_a_model_that_lacks_a_test_set_is_not_ranked() -> None:
     assert [*ranking(results.only([("sort", "test")])).text.index] == ["mean", "dot", "additive"]
 
 
+def test_equal_probabilities_of_improvement_are_ordered_by_the_interquartile_mean() -> None:
+    rows = (("additive", "1000"), ("cosine", "1100"), ("dot", "1111"), ("mean", "0000"))
+    results = Results(score("sort", model, 0, right) for model, right in rows)
+    assert [*ranking(results).text.index] == ["dot", "cosine", "additive", "mean"]
+
+
 def test_complete_part_has_every_model_on_every_test_set() -> None:
     """Runs are trained seed by seed, task by task: 3 models on 1 task are fewer than 2 on 2 tasks."""
     results = Results([*two_tasks(), score("sort", "mean", 0, "1111"), score("cogs", "additive", 0, "11")])
