@@ -113,13 +113,6 @@ def conala_attention() -> list[Panel]:
     ]
 
 
-def conala_recipes() -> list[Panel]:
-    """Official BLEU of three networks with each recipe."""
-    recipes = {name: name for name in ("published", "adam", "longer", "tokens", "regularised")}
-    rows = networks("conala_recipes/results.csv", "test/held_out/conala_bleu", recipes)
-    return [Panel("official BLEU, held-out examples", rows)]
-
-
 def conala_best() -> list[Panel]:
     """Ways of decoding in nested cross-validation."""
     data = table("conala_best/cross-validation.csv")
@@ -194,22 +187,25 @@ def guided_alignment() -> list[Panel]:
 
 
 def interventions() -> list[Panel]:
-    """Scores with other weights, means over seeds, by the score as learned."""
-    means = table("interventions/results.csv").groupby("variant").mean(numeric_only=True)
+    """Scores of `additive` with other weights, means over seeds, by the loss with uniform weights."""
+    data = table("interventions/results.csv")
+    task, mechanism = data["variant"].str.partition("-")[[0, 2]].to_numpy().T
+    means = data[mechanism == "additive"].groupby(task[mechanism == "additive"]).mean(numeric_only=True)
     changes = {"": "as learned", "uniform/": "uniform", "argmax/": "largest weight only"}
-    panels = []
-    for study, split, metric, scale, axis in (
-        ("mechanisms", "test", "exact_match", 100, "reversal, exact match [%]"),
-        ("conala_attention", "val", "conala_bleu", 1, "CoNaLa, official BLEU, development split"),
-    ):
-        chosen = means[means.index.str.startswith(study)]
-        rows = [
-            Row(variant.partition(": ")[2], series, scale * scores[f"{split}/{change}{metric}"])
-            for variant, scores in chosen.sort_values(f"{split}/{metric}", ascending=False).iterrows()
+    scores = {
+        name: {
+            series: next(
+                scale * row[f"test/{change}{metric}"]
+                for metric, scale in (("exact_match", 100), ("chrf", 1), ("conala_bleu", 1))
+                if pd.notna(row[f"test/{change}{metric}"])
+            )
             for change, series in changes.items()
-        ]
-        panels.append(Panel(axis, rows))
-    return panels
+        }
+        for name, row in means.iterrows()
+    }
+    by_loss = sorted(scores, key=lambda name: scores[name]["uniform"] - scores[name]["as learned"])
+    rows = [Row(name, series, score) for name in by_loss for series, score in scores[name].items()]
+    return [Panel("score of additive [%]", rows, limits=(-3, 103))]
 
 
 def multi30k() -> list[Panel]:
@@ -290,7 +286,7 @@ def transduction() -> list[Panel]:
 
 
 PAGES = (
-    *(batching, conala, conala_attention, conala_best, conala_recipes, copy_unseen, export, faithfulness),
+    *(batching, conala, conala_attention, conala_best, copy_unseen, export, faithfulness),
     *(fixed_length, formal, guided_alignment, interventions, multi30k, robustness, scan, small_data),
     *(source_length, speed, transduction),
 )

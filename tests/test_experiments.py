@@ -5,7 +5,6 @@ import csv
 import re
 import runpy
 import shlex
-import shutil
 import subprocess
 import sys
 from itertools import pairwise
@@ -132,18 +131,6 @@ def test_training_commands_of_the_makefile_compose(tmp_path: Path, monkeypatch: 
 
 
 @pytest.mark.slow
-def test_make_reproduces_the_comparison_of_mechanisms(tmp_path: Path) -> None:
-    folder = tmp_path / "experiments"
-    shutil.copytree(EXPERIMENTS, folder)
-    readme, figure = folder / "scores" / "README.md", folder / "scores" / "scores.svg"
-    figure.unlink()
-    command = ["make", "-C", str(folder), "scores", f"PYTHON={sys.executable}"]
-    subprocess.run(command, check=True, capture_output=True)
-    assert readme.read_text() == (EXPERIMENTS / "scores" / "README.md").read_text()
-    assert figure.is_file()
-
-
-@pytest.mark.slow
 def test_compressed_answers_of_scan_expand_to_the_answers() -> None:
     names = runpy.run_path(str(EXPERIMENTS / "scan" / "repeated_units.py"))
     answers = {pair.source: pair.target for pair in scan.commands()}
@@ -177,7 +164,7 @@ def test_table_of_a_readme_is_that_of_its_results(
 @pytest.mark.parametrize("path", REPORTS, ids=lambda path: path.parent.name)
 def test_table_without_results_file_is_marked(path: Path) -> None:
     part = generated_part(path)
-    reads_other_results = path.parent.name in ("scores", "robustness", "speed", "benchmark")
+    reads_other_results = path.parent.name in ("robustness", "speed", "benchmark")
     if part is not None and not reads_other_results:
         assert part.startswith("**No results file.**") != path.with_name("results.csv").is_file()
 

@@ -13,6 +13,7 @@ EXPERIMENTS, PAGES = ROOT / "experiments", ROOT / "docs" / "results"
 
 LINK = re.compile(r"(?<=\]\()(?!https?:|#)([^)\s]+)(?=\))")
 IMAGE = re.compile(r'<img src="([^"]+)" width="(\d+)" alt="([^"]+)">')
+PAGE = re.compile(r"\[([^\]]+)\]\((\w+)/README\.md\)")
 ROW = re.compile(r"^\| \[(.+?)\]\((\w+)/README\.md\) \|", re.MULTILINE)
 
 
@@ -28,6 +29,7 @@ def write_pages(app: Sphinx) -> None:
     titles = {name: title for title, name in rows}
     for name, title in {"declared": "Declared comparisons", "conditions": "Conditions"}.items():
         text = (EXPERIMENTS / f"{name}.md").read_text(encoding="utf-8")
+        text = PAGE.sub(lambda link: link[0] if link[2] in titles else link[1], text)  # some pages have left
         pages[name] = LINK.sub(lambda match: target(".", match[1]), text)
         titles[name] = title
     entries = "\n".join(f"{title} <{name}>" for name, title in titles.items())

@@ -31,6 +31,11 @@ MAIN = (
     *("local_p", "coverage_tu", "shift", "none", "none_matched"),
 )
 """Mechanisms of the main tests, which are a family of their own."""
+COSTS = (
+    "Built in: what a mechanism knows of alignments without training, as its option says. Time: of a training "
+    "step, as a multiple of that of additive in the same round, median of 7. MB: of a batch, beside weights and "
+    "optimizer. From costs.py; costs.csv has the lowest and highest times."
+)
 LEAST_SEEDS = 3
 """Smallest number of seeds of the tests over seeds."""
 
@@ -47,12 +52,13 @@ def main(runs: str | None = None, file: str = str(benchmark.STORED)) -> None:
     print(f"### All tasks\n\n{benchmark.ranking(results).markdown()}")
     scores = benchmark.scores_table(results)
     print(f"### Mean score by task\n\n{scores.markdown()}")
-    print(f"### Built in\n\n{benchmark.knowledge_table(results, built_in(Results([]))).markdown()}")
+    print(f"### Built in, and costs\n\n{costs_table(results)}")
     print(f"### Tests\n\n{tests_table(results)}")
     if (stability := split_half(results)) is not None:
         print(f"Kendall's τ between the rankings of two halves of the tasks, mean: {stability:.2f}.\n")
     if runs is not None:
-        save(benchmark.draw(scores), HERE / "scores.svg")
+        chosen = [model for model in scores.values.index if model in (*MAIN, REFERENCE)]
+        save(benchmark.draw(replace(scores, values=scores.values.loc[chosen].T)), HERE / "scores.svg")
 
 
 def reference_runs(study: Study) -> list[RunRecord]:
@@ -66,6 +72,22 @@ def example(run: RunRecord) -> Prediction:
     model = attnlab.load(run.directory)
     ((found,),) = model.decode([Pair(first.source, "", reference="")], model.translator())
     return replace(found, references=first.references)
+
+
+def costs_table(results: Results) -> str:
+    """Return what the models know without training, and the costs of their training steps."""
+    knows, costs = built_in(Results([])), pd.read_csv(HERE / "costs.csv").set_index(["model", "lengths"])
+    rows = {
+        model: [
+            knows[model],
+            *(f"{costs.times_additive[model, lengths]:.2f}" for lengths in ("task", "50")),
+            f"{costs.peak_mb[model, '50']:.0f}",
+        ]
+        for model in benchmark.ranking(results).text.index
+    }
+    names = ["built in", "time, reverse", "time, 50 tokens", "MB, 50 tokens"]
+    table = pd.DataFrame.from_dict(rows, orient="index", columns=names).rename_axis("mechanism")
+    return markdown(table.set_index("built in", append=True), [COSTS])
 
 
 def tests_table(results: Results) -> str:

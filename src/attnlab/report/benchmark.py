@@ -374,9 +374,7 @@ def knowledge_table(results: Results, built_in: Mapping[str, str]) -> Table:
 def draw(table: Table) -> Figure:
     """Draw the table of scores as a heat table."""
     values = table.values.astype(float)
-    figure = Figure(
-        figsize=(1.6 + 0.52 * len(values.columns), 1.4 + 0.24 * len(values)), layout="constrained"
-    )
+    figure = Figure(figsize=(1.6 + 0.3 * len(values.columns), 1.4 + 0.2 * len(values)), layout="constrained")
     axes = figure.subplots()
     axes.imshow(values, cmap=COLOUR_MAP, vmin=0, vmax=100, aspect="auto")
     for (row, column), value in np.ndenumerate(values.to_numpy()):
