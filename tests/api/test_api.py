@@ -237,6 +237,13 @@ def test_evaluate_returns_what_it_writes(trained: Run) -> None:
     assert other.folder.parent == evaluation.folder.parent != other.folder
 
 
+def test_evaluate_prints_nothing_of_lightning(trained: Run) -> None:
+    code = f"import attnlab; attnlab.evaluate({str(trained.directory)!r}, ['trainer.accelerator=cpu'])"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
 @pytest.mark.parametrize("trust", ["cosine", ["cosine"]])
 def test_evaluate_accepts_one_trusted_name_or_several(
     trust: str | list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -27,6 +27,7 @@ from attnlab.files.predictions import Prediction
 from attnlab.files.run_directory import Run
 from attnlab.files.run_identity import short_hash
 from attnlab.files.writing import check_writable, write_json
+from attnlab.jobs.logs import silent_lightning
 from attnlab.metrics import registry
 from attnlab.metrics.errors import Errors, find_errors
 from attnlab.metrics.registry import LengthScores, score, score_by_length
@@ -161,11 +162,12 @@ class _Setup:
 
     def decode(self, split: str, folder: Path) -> Metrics:
         """Decode a split in one process, write the predictions into the folder, and return the metrics."""
-        trainer = components.quiet_trainer(
-            self.config, devices=1, num_nodes=1, strategy="auto", callbacks=[Predictions(folder)]
-        )
-        run_split = trainer.validate if split == "val" else trainer.test
-        return dict(run_split(self.module, datamodule=self.data, verbose=False)[0])
+        with silent_lightning():
+            trainer = components.quiet_trainer(
+                self.config, devices=1, num_nodes=1, strategy="auto", callbacks=[Predictions(folder)]
+            )
+            run_split = trainer.validate if split == "val" else trainer.test
+            return dict(run_split(self.module, datamodule=self.data, verbose=False)[0])
 
 
 def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attention]) -> Evaluation:

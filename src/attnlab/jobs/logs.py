@@ -4,6 +4,8 @@ import logging
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from rich.console import Console
 from rich.logging import RichHandler
@@ -50,6 +52,21 @@ def quieten_lightning() -> None:
     logging.getLogger("lightning.pytorch.utilities.rank_zero").addFilter(_without_tips)
     for message in IGNORED_WARNINGS:
         warnings.filterwarnings("ignore", message)
+
+
+@contextmanager
+def silent_lightning() -> Iterator[None]:
+    """Silence what Lightning says of devices and clusters, and `IGNORED_WARNINGS`."""
+    logger = logging.getLogger("lightning.pytorch")
+    level = logger.level
+    with warnings.catch_warnings():
+        for message in IGNORED_WARNINGS:
+            warnings.filterwarnings("ignore", message)
+        logger.setLevel(logging.WARNING)
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
 
 
 def _without_tips(record: logging.LogRecord) -> bool:
