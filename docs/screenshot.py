@@ -11,7 +11,7 @@ from PIL import Image
 
 from browser import browser
 
-WIDTH = 1120
+WIDTH = 600  # readable on a telephone
 FIGURES = ("Exact match by variant.", "Exact match by source length.")
 KEEP = """(titles) => {
     const all = (selector) => [...document.querySelectorAll(selector)];
@@ -21,7 +21,7 @@ KEEP = """(titles) => {
     order.value = "score";
     order.dispatchEvent(new Event("change"));
     sentences.firstChild.click();
-    sentences.style.maxHeight = "25rem";
+    sentences.style.maxHeight = "11rem";
 }"""
 
 
