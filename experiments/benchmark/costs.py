@@ -1,7 +1,8 @@
 """Measure time and memory of a training step by mechanism, into costs.csv.
 
 python costs.py: the networks of the suite alternate on the same batches, so that other load on the machine
-affects all of them equally. Measured with the lengths of the task `reverse`, and with 50 tokens on both sides.
+affects all of them equally. Measured with the lengths of the task `reverse`, and with 50 tokens on each
+side.
 """
 
 import csv
@@ -12,7 +13,7 @@ from statistics import median
 
 from attnlab.config.compose import compose_run
 from attnlab.config.options import read_option
-from attnlab.report.benchmark import REFERENCE, SUITE
+from attnlab.report.benchmark.scores import REFERENCE, SUITE
 from attnlab.training import build, components
 
 sys.path.append(str(Path(__file__).parents[1] / "speed"))

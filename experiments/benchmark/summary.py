@@ -16,8 +16,8 @@ import attnlab
 from attnlab.cli.benchmark import built_in
 from attnlab.data.corpus import Pair
 from attnlab.files.predictions import Prediction, write_predictions
-from attnlab.report import benchmark
-from attnlab.report.benchmark import REFERENCE, SAME, Results
+from attnlab.report.benchmark import scores, tables
+from attnlab.report.benchmark.scores import REFERENCE, SAME, Results
 from attnlab.report.collect import collect
 from attnlab.report.comparison import Comparison, correct
 from attnlab.report.files import save
@@ -32,33 +32,33 @@ MAIN = (
 )
 """Mechanisms of the main tests, which are a family of their own."""
 COSTS = (
-    "Built in: what a mechanism knows of alignments without training, as its option says. Time: of a training "
-    "step, as a multiple of that of additive in the same round, median of 7. MB: of a batch, beside weights and "
-    "optimizer. From costs.py; costs.csv has the lowest and highest times."
+    "Built in: what a mechanism knows of alignments without training, as its option says. Time: of a "
+    "training step, as a multiple of that of additive in the same round, median of 7. MB: of a batch, beside "
+    "weights and optimizer. costs.csv has the lowest and highest times."
 )
 LEAST_SEEDS = 3
 """Smallest number of seeds of the tests over seeds."""
 
 
-def main(runs: str | None = None, file: str = str(benchmark.STORED)) -> None:
+def main(runs: str | None = None, file: str = str(scores.STORED)) -> None:
     """Print Markdown and draw the figure."""
     if runs is not None:
         study = collect([Path(runs)])
-        benchmark.write(benchmark.from_runs(study), Path(file))
+        scores.write(scores.from_runs(study), Path(file))
         write_predictions(
             Path(file).with_suffix(".jsonl"), map(example, reference_runs(study)), weights="pack"
         )
-    results = benchmark.read(Path(file)).complete()
-    print(f"### All tasks\n\n{benchmark.ranking(results).markdown()}")
-    scores = benchmark.scores_table(results)
-    print(f"### Mean score by task\n\n{scores.markdown()}")
+    results = scores.read(Path(file)).complete()
+    print(f"### All tasks\n\n{tables.ranking(results).markdown()}")
+    by_task = tables.scores_table(results)
+    print(f"### Mean score by task\n\n{by_task.markdown()}")
     print(f"### Built in, and costs\n\n{costs_table(results)}")
     print(f"### Tests\n\n{tests_table(results)}")
     if (stability := split_half(results)) is not None:
         print(f"Kendall's τ between the rankings of two halves of the tasks, mean: {stability:.2f}.\n")
     if runs is not None:
-        chosen = [model for model in scores.values.index if model in (*MAIN, REFERENCE)]
-        save(benchmark.draw(replace(scores, values=scores.values.loc[chosen].T)), HERE / "scores.svg")
+        chosen = [model for model in by_task.values.index if model in (*MAIN, REFERENCE)]
+        save(tables.draw(replace(by_task, values=by_task.values.loc[chosen].T)), HERE / "scores.svg")
 
 
 def reference_runs(study: Study) -> list[RunRecord]:
@@ -76,30 +76,32 @@ def example(run: RunRecord) -> Prediction:
 
 def costs_table(results: Results) -> str:
     """Return what the models know without training, and the costs of their training steps."""
+    sizes = {each.model: each.parameters for each in results}
     knows, costs = built_in(Results([])), pd.read_csv(HERE / "costs.csv").set_index(["model", "lengths"])
     rows = {
         model: [
             knows[model],
+            f"{sizes[model]:,}",
             *(f"{costs.times_additive[model, lengths]:.2f}" for lengths in ("task", "50")),
             f"{costs.peak_mb[model, '50']:.0f}",
         ]
-        for model in benchmark.ranking(results).text.index
+        for model in tables.ranking(results).text.index
     }
-    names = ["built in", "time, reverse", "time, 50 tokens", "MB, 50 tokens"]
+    names = ["built in", "parameters", "time, reverse", "time, 50 tokens", "MB, 50 tokens"]
     table = pd.DataFrame.from_dict(rows, orient="index", columns=names).rename_axis("mechanism")
     return markdown(table.set_index("built in", append=True), [COSTS])
 
 
 def tests_table(results: Results) -> str:
     """Return a table with the tests of each model against the reference: over seeds, and over inputs."""
-    models = [model for model in benchmark.ranking(results).text.index if model != REFERENCE]
+    models = [model for model in tables.ranking(results).text.index if model != REFERENCE]
     columns = {
         f"over seeds, {name}": over_seeds(results, models, shifted=name != "same")
         for name in ("same", "shifted")
     }
     rows = []
     for model in models:
-        tests = [each for each in benchmark.compare(results, model) if each.significant]
+        tests = [each for each in tables.compare(results, model) if each.significant]
         better = sum((each.difference or 0) > 0 for each in tests)
         rows.append([*(column[model] for column in columns.values()), str(better), str(len(tests) - better)])
     names = [*columns, "better over inputs", "worse over inputs"]

@@ -14,7 +14,7 @@ import pandas as pd
 from attnlab.metrics import registry
 from attnlab.nn.attention.interventions import INTERVENTIONS
 from attnlab.report import tables
-from attnlab.report.benchmark import REFERENCE, SAME
+from attnlab.report.benchmark.scores import REFERENCE, SAME
 from attnlab.report.collect import collect, read_evaluations
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.statistics import estimate, holm, t_test_p_value

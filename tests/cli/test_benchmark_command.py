@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.report import benchmark
+from attnlab.report.benchmark import scores
 from commands import attnlab
 
 MINE = (
@@ -20,13 +20,13 @@ def test_a_mechanism_is_compared_with_stored_results_and_checked(tmp_path: Path)
     done = attnlab("benchmark", *WORDS, "--quick", folder=tmp_path)
     assert "attention cosine.Mine  keeps its contract" in done.stdout
     assert "left out" not in done.stdout  # no task of --quick has a file
-    without = {"recall", "cogs"} - {each.task for each in benchmark.read(benchmark.STORED)}
+    without = {"recall", "cogs"} - {each.task for each in scores.read(scores.STORED)}
     compared = done.stdout.partition("Not compared, for lack of stored results of the same data: ")[2]
     assert {*filter(None, compared.partition(".")[0].split(", "))} == without
     assert "On no test set is it shown to be better than additive." in done.stdout
     assert re.search(r"Significantly worse than additive over inputs: .*reverse \(-", done.stdout)
     (file,) = tmp_path.glob("outputs/benchmark_Mine_*.csv")
-    ours = benchmark.read(file)
+    ours = scores.read(file)
     assert {each.task for each in ours} == {"reverse", "recall", "cogs"}
     page = file.with_suffix(".html").read_text()
     assert "Mine (reverse)" in page

@@ -13,22 +13,20 @@ import pytest
 from attnlab.cli.benchmark import built_in
 from attnlab.config.options import option_text
 from attnlab.errors import UserError
-from attnlab.report import benchmark
-from attnlab.report.benchmark import (
+from attnlab.report.benchmark.scores import (
     FILES,
+    REFERENCE,
+    STORED,
     SUITE,
     Results,
     Score,
-    compare,
     differences,
     download,
     join,
-    knowledge_table,
-    ranking,
     read,
-    scores_table,
     write,
 )
+from attnlab.report.benchmark.tables import compare, knowledge_table, ranking, scores_table
 
 
 def score(task: str, model: str, seed: int, right: str, split: str = "test") -> Score:
@@ -169,7 +167,7 @@ def test_table_of_what_is_built_in() -> None:
         "dot": "nothing about positions",
         "mine": "not stated",
     }
-    assert table.loc["dot"].squeeze() == "482"  # the largest of its seeds
+    assert table.loc["dot"].squeeze() == "1,003"  # parameters
 
 
 def test_table_of_scores_has_means_over_seeds() -> None:
@@ -208,8 +206,8 @@ def test_a_run_trained_again_differs_if_other_inputs_are_right() -> None:
 
 
 def test_stored_scores_follow_from_their_counts() -> None:
-    stored = read(benchmark.STORED)
-    with benchmark.STORED.open(newline="") as file:
+    stored = read(STORED)
+    with STORED.open(newline="") as file:
         assert len([*stored]) == len([*csv.DictReader(file)])
     assert len({each.commit for each in stored}) == 1  # one version of the code
-    assert benchmark.REFERENCE in stored.models
+    assert REFERENCE in stored.models

@@ -20,7 +20,7 @@ from attnlab.errors import UsageError, UserError
 from attnlab.files.terminal import print_line, print_table
 
 if TYPE_CHECKING:
-    from attnlab.report.benchmark import Results
+    from attnlab.report.benchmark.scores import Results
     from attnlab.report.explorer import Sentence
 
 QUICK = ("reverse", "recall", "cogs")
@@ -54,9 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    from attnlab.report import benchmark
+    from attnlab.report.benchmark import scores, tables
 
-    for line in benchmark.download(options.corpora) if options.download else ():
+    for line in scores.download(options.corpora) if options.download else ():
         print_line(line)
     if options.overrides[0] == "check":
         return _check(options.overrides[1:], options.corpora)
@@ -69,7 +69,7 @@ def main(options: argparse.Namespace) -> int:
     with usage_errors():
         config = compose_run(options.overrides)
     name = options.name or str(config.attention._target_).rpartition(".")[2]
-    stored = benchmark.read(benchmark.STORED)
+    stored = scores.read(scores.STORED)
     if name in {each.model for each in stored}:
         raise UsageError(f"{name} is a mechanism of the stored results: choose another one with --name")
     tasks = [*QUICK] if options.quick else _available(options.corpora)  # the quick ones need no file
@@ -79,9 +79,9 @@ def main(options: argparse.Namespace) -> int:
     code = _train([f"name={study}", *grid, *options.overrides], options.corpora)
     output = Path(config.paths.output)
     runs = collect([output / study])
-    ours = benchmark.from_runs(runs, options.overrides, name)
-    benchmark.write(ours, output / f"{study}.csv")
-    sentences = benchmark.examples(runs)
+    ours = scores.from_runs(runs, options.overrides, name)
+    scores.write(ours, output / f"{study}.csv")
+    sentences = tables.examples(runs)
     _report(ours, stored, name, output / study, _relative_time(options.overrides), sentences)
     return code
 
@@ -89,7 +89,7 @@ def main(options: argparse.Namespace) -> int:
 def _available(corpora: Path) -> list[str]:
     """Return the tasks whose files exist; print those that are left out."""
     from attnlab.config.options import read_option
-    from attnlab.report.benchmark import SUITE
+    from attnlab.report.benchmark.scores import SUITE
 
     tasks = []
     for task, words in read_option("study", SUITE)["hydra"]["sweeper"]["overrides"]["task"].items():
@@ -105,7 +105,7 @@ def _available(corpora: Path) -> list[str]:
 def _train(overrides: Sequence[str], corpora: Path) -> int:
     """Train the runs of the suite that are missing; returns the exit code."""
     from attnlab.cli import train
-    from attnlab.report.benchmark import SUITE
+    from attnlab.report.benchmark.scores import SUITE
 
     words = ["-m", f"study={SUITE}", f"corpora={corpora.absolute()}", *overrides]
     return train.main(argparse.Namespace(arguments=words))
@@ -115,7 +115,7 @@ def _relative_time(overrides: Sequence[str]) -> float:
     """Return the time of a training step as a multiple of the reference's, in alternating steps."""
     from attnlab.cli import bench
     from attnlab.config.compose import compose_run
-    from attnlab.report.benchmark import REFERENCE, SUITE
+    from attnlab.report.benchmark.scores import REFERENCE, SUITE
 
     suite = [f"study={SUITE}", "data.task=reverse", "data.train_size=1000"]
     mechanisms = {"": overrides, REFERENCE: [f"attention={REFERENCE}"]}
@@ -130,25 +130,27 @@ def _report(
 ) -> None:
     """Print the comparison with the stored results, and write it as STEM.html and STEM.tex."""
     from attnlab.files.writing import write_atomically
-    from attnlab.report import benchmark, page
+    from attnlab.report import page
+    from attnlab.report.benchmark import scores, tables
     from attnlab.report.figures import StudyFigure
 
-    results = benchmark.join(ours, stored)
-    tests = benchmark.compare(results, name)
+    results = scores.join(ours, stored)
+    tests = tables.compare(results, name)
     without = sorted({each.task for each in ours} - {each.task for each in results})
     lines = [
-        *benchmark.describe(results, name, tests),
-        f"A training step takes {time:.2f} times as long as with {benchmark.REFERENCE} on this machine.",
+        *tables.describe(results, name, tests),
+        f"A training step takes {time:.2f} times as long as with {scores.REFERENCE} on this machine; a "
+        f"training uses at most {max(each.memory for each in ours):,} MB.",
         *(
             [f"Not compared, for lack of stored results of the same data: {', '.join(without)}."]
             if without
             else []
         ),
-        benchmark.CITATION.format(name=name),
+        tables.CITATION.format(name=name),
     ]
-    tables = [benchmark.ranking(results), benchmark.scores_table(results)]
-    knowledge = benchmark.knowledge_table(results, built_in(ours))
-    heat_table = StudyFigure("scores", "Scores", tables[1].notes[0], benchmark.draw(tables[1]))
+    shown = [tables.ranking(results), tables.scores_table(results)]
+    knowledge = tables.knowledge_table(results, built_in(ours))
+    heat_table = StudyFigure("scores", "Scores", shown[1].notes[0], tables.draw(shown[1]))
     page.write_sections(
         stem.with_suffix(".html"),
         title=f"{name} in the benchmark",
@@ -156,11 +158,11 @@ def _report(
         lead=" ".join(lines),
         findings={"Across test inputs": tests},
         figures=[page.figure_section(heat_table)],
-        tables=[page.table_section(table) for table in (*tables, knowledge)],
-        sentences=page.explorer(sentences, [name, benchmark.REFERENCE]),
+        tables=[page.table_section(table) for table in (*shown, knowledge)],
+        sentences=page.explorer(sentences, [name, scores.REFERENCE]),
     )
-    write_atomically(stem.with_suffix(".tex"), "\n".join(table.latex() for table in tables))
-    for table in tables:
+    write_atomically(stem.with_suffix(".tex"), "\n".join(table.latex() for table in shown))
+    for table in shown:
         print_table(table.terminal(name))
     for line in (*lines, *(f"wrote {stem}{suffix}" for suffix in (".html", ".tex", ".csv", ".npz"))):
         print_line(line)
@@ -172,7 +174,7 @@ def built_in(ours: Results) -> dict[str, str]:
     It is the line `# Built in:` of the option of their attention, which describes its class alone.
     """
     from attnlab.config.options import option_text, read_option
-    from attnlab.report.benchmark import REFERENCE, SUITE
+    from attnlab.report.benchmark.scores import REFERENCE, SUITE
 
     stored: dict[str, list[str]] = read_option("study", SUITE)["hydra"]["sweeper"]["overrides"]["model"]
     texts = {}
@@ -189,12 +191,12 @@ def _check(words: Sequence[str], corpora: Path) -> int:
 
     The mechanism is that of the command line: a file must not choose the code that is run.
     """
-    from attnlab.report import benchmark
+    from attnlab.report.benchmark import scores
     from attnlab.report.collect import collect
 
     if not words:
         raise UsageError("attnlab benchmark check needs a file: attnlab benchmark check FILE.csv")
-    results, tasks = benchmark.read(Path(words[0])), _available(corpora)
+    results, tasks = scores.read(Path(words[0])), _available(corpora)
     print_line(f"PASS  {len([*results])} scores follow from their counts")
     rows = [each for each in results if each.task in tasks]
     if not rows:
@@ -207,8 +209,8 @@ def _check(words: Sequence[str], corpora: Path) -> int:
     job = [f"task={run.task}", f"seed={run.seed}", f"model={'own' if words[1:] else run.model}", *words[1:]]
     with tempfile.TemporaryDirectory(prefix="attnlab-benchmark-") as folder:
         code = _train([f"paths.output={folder}", *job], corpora)
-        again = benchmark.from_runs(collect([Path(folder)]), words[1:], run.model)
-    differences = [line for each in again for line in benchmark.differences(results, each)]
+        again = scores.from_runs(collect([Path(folder)]), words[1:], run.model)
+    differences = [line for each in again for line in scores.differences(results, each)]
     print_line(f"{'FAIL' if differences else 'PASS'}  {' '.join(job)}")
     for line in differences:
         print_line(line)

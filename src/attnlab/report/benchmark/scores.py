@@ -1,4 +1,4 @@
-"""The benchmark of attention mechanisms: scores of runs of `study=benchmark_v1`, and their comparison.
+"""Scores of runs of `study=benchmark_v1`, and their files.
 
 Two files hold the results of any number of runs::
 
@@ -13,60 +13,33 @@ import csv
 import io
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
 import pooch
-from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from attnlab import __version__
 from attnlab.errors import UserError
-from attnlab.files.predictions import read_predictions
 from attnlab.files.writing import open_atomically, write_atomically
 from attnlab.metrics import registry
 from attnlab.metrics.sentence_counts import SentenceCounts
-from attnlab.report.aggregates import interquartile_mean, probability_of_improvement, stratified_bootstrap
-from attnlab.report.comparison import Comparison, correct
-from attnlab.report.explorer import Sentence, kept_attention
-from attnlab.report.resampling import paired_test
-from attnlab.report.statistics import Estimate
 from attnlab.report.study import Study
-from attnlab.report.style import COLOUR_MAP
-from attnlab.report.tables import Table, TableColumns
 
-STORED = Path(__file__).with_name("benchmark_v1.csv")
+STORED = Path(__file__).with_name("v1.csv")
 """Results of version 1 that are part of the package."""
 
 FILES = STORED.with_suffix(".txt")
 """Registry of pooch with the files of the tasks that can be downloaded."""
-
-EXAMPLES = STORED.with_suffix(".jsonl")
-"""Output of the reference for the first test input of each task, with its weights."""
 
 SUITE = "benchmark_v1"
 REFERENCE = "additive"
 SAME = ("test", "test/same", "test/held_out")
 """Test sets with the distribution of the training data; the others are shifted."""
 
-AGGREGATES = (
-    "Definitions of rliable (Agarwal et al., 2021), each test set once; in brackets: 95 % percentile "
-    "interval of the stratified bootstrap over seeds, which is too narrow for few seeds. Same: test sets "
-    "with the distribution of the training data. Shifted: longer inputs, or new combinations."
-)
 PACKAGES = ("python", "torch", "attnlab")
 """Their versions are recorded."""
-
-BUILT_IN = (
-    "Built in: what a mechanism knows of alignments without training, as its option says. Memory: the most "
-    "that a training process has used, with PyTorch."
-)
-SCORES = "Exact match in %{others}. After a comma: a shifted test set."
-
-CITATION = f"To cite: {{name}} in the attention benchmark of attnlab, version 1 (attnlab {__version__})."
 
 Cell = tuple[str, str]
 """A task and one of its test sets."""
@@ -170,7 +143,7 @@ def from_runs(study: Study, overrides: Sequence[str] = (), model: str = "") -> R
         for split, outputs in run.predictions.items():
             if not split.startswith("test") or not outputs:
                 continue
-            counts = _counts(metric).count(outputs)
+            counts = sentence_counts(metric).count(outputs)
             assert counts.max() < 2**16, f"{run.directory}: a count of {metric} does not fit into 16 bits"
             scores.append(
                 Score(
@@ -208,17 +181,6 @@ def download(folder: Path, registry: Path = FILES) -> Iterator[str]:
             yield f"downloaded {folder / name}"
         except (OSError, ValueError) as error:  # of the network; of another checksum
             yield f"{name} cannot be downloaded: {' '.join(str(error).split())}"
-
-
-def examples(runs: Study) -> list[Sentence]:
-    """Return the first test input of each task, with the outputs of a run and of the reference."""
-    theirs = {(each.source, each.references): each for each in read_predictions(EXAMPLES)}
-    kept = {run.config["task"]: kept_attention([run]) for run in reversed(runs.finished)}
-    firsts = [predictions[0] for found in kept.values() for _, predictions in found]
-    return [
-        Sentence(each.source, each.references, [each, theirs.get((each.source, each.references))])
-        for each in firsts
-    ]
 
 
 def write(results: Results, path: Path) -> None:
@@ -294,141 +256,8 @@ def differences(results: Results, again: Score) -> list[str]:
     ] or [f"{again.split}: different inputs are right"]
 
 
-def compare(results: Results, model: str, reference: str = REFERENCE) -> list[Comparison]:
-    """Test a model against the reference on every test set, over inputs, as one family.
-
-    See `attnlab.report.resampling.paired_test`; the seeds that both have are used together.
-    """
-    comparisons = []
-    for (task, split), by_model in results.scores.items():
-        ours, theirs = by_model.get(model, {}), by_model.get(reference, {})
-        seeds = sorted(ours.keys() & theirs.keys())
-        if model == reference or not seeds:
-            continue
-        metric = ours[seeds[0]].metric
-        sides = ([side[seed].counts.astype(float) for seed in seeds] for side in (ours, theirs))
-        test = paired_test(_counts(metric), *sides)
-        inputs = ours[seeds[0]].inputs
-        comparisons.append(
-            Comparison(
-                f"{split}/{metric}",
-                f"{model} ({task})",
-                f"{reference} ({task})",
-                "sentences",
-                len(seeds),
-                sentences=inputs,
-                noun="inputs",
-                **test._asdict(),
-            )
-        )
-    return correct(comparisons)
-
-
-def ranking(results: Results) -> Table:
-    """Return a table of the models: aggregates over tasks, the best first."""
-    models, columns = results.models, TableColumns()
-    columns.add("seeds", [_point(len(results.seeds(model))) for model in models], digits=0)
-    sizes = {each.model: each.parameters for each in results}
-    columns.add("parameters", [_point(sizes[model]) for model in models], digits=0)
-    order: list[tuple[float, float]] = []
-    for shifted, where in ((False, "same"), (True, "shifted")):
-        matrices = [results.matrix(model, shifted=shifted) for model in models]
-        if not all(matrix.size for matrix in matrices):
-            continue
-        reference = results.matrix(REFERENCE, shifted=shifted)
-        improvements = [_aggregate(probability_of_improvement, matrix, reference) for matrix in matrices]
-        means = [_aggregate(interquartile_mean, matrix) for matrix in matrices]
-        order = order or [(-each.mean, -mean.mean) for each, mean in zip(improvements, means, strict=True)]
-        columns.add(f"improvement over {REFERENCE} [%], {where}", improvements, digits=0, scale=100)
-        columns.add(f"interquartile mean, {where}", means, digits=1)
-    table = columns.table("ranking", "All tasks", {"mechanism": models}, [AGGREGATES])
-    places = sorted(range(len(order)), key=lambda place: order[place])
-    return replace(table, text=table.text.iloc[places], values=table.values.iloc[places])
-
-
-def scores_table(results: Results) -> Table:
-    """Return a table with the mean scores of every model on every test set."""
-    models, columns = [*ranking(results).text.index], TableColumns()
-    for task, split in sorted(results.scores, key=lambda cell: (cell[0], cell[1] not in SAME, cell[1])):
-        by_model = results.scores[task, split]
-        means = [fmean(each.score for each in by_model[model].values()) for model in models]
-        columns.add(task if split in SAME else f"{task}, {split[5:]}", map(_point, means), digits=1)
-    columns.signs = dict.fromkeys(columns.text, 1)
-    metrics = {each.task: registry.metric(each.metric).label for each in results}
-    others = "".join(f", {label} for {task}" for task, label in metrics.items() if label != "exact match")
-    return columns.table(
-        "scores", "Mean score by task", {"mechanism": models}, [SCORES.format(others=others)]
-    )
-
-
-def knowledge_table(results: Results, built_in: Mapping[str, str]) -> Table:
-    """Return a table of what the models know without training, and of the memory of their trainings."""
-    models = [*ranking(results).text.index]
-    memory = {model: max(each.memory for each in results if each.model == model) for model in models}
-    columns = TableColumns()
-    columns.add("memory [MB]", map(_point, memory.values()), digits=0)
-    rows = {"mechanism": models, "built in": [built_in[model] for model in models]}
-    return columns.table("built_in", "Built in", rows, [BUILT_IN])
-
-
-def draw(table: Table) -> Figure:
-    """Draw the table of scores as a heat table."""
-    values = table.values.astype(float)
-    figure = Figure(figsize=(1.6 + 0.3 * len(values.columns), 1.4 + 0.2 * len(values)), layout="constrained")
-    axes = figure.subplots()
-    axes.imshow(values, cmap=COLOUR_MAP, vmin=0, vmax=100, aspect="auto")
-    for (row, column), value in np.ndenumerate(values.to_numpy()):
-        colour = "white" if value > 60 else "black"
-        axes.text(column, row, f"{value:.0f}", ha="center", va="center", fontsize=7, color=colour)
-    axes.set_xticks(
-        range(len(values.columns)), values.columns, rotation=40, ha="right", rotation_mode="anchor"
-    )
-    axes.set_yticks(range(len(values)), values.index)
-    axes.tick_params(length=0, labelsize=8)
-    axes.spines[:].set_visible(False)
-    return figure
-
-
-def describe(results: Results, model: str, tests: Sequence[Comparison]) -> list[str]:
-    """Return three sentences: the aggregates of a model, and where it is better and worse."""
-    row = ranking(results).text.loc[model]
-    tasks, seeds = len({task for task, _ in results.scores}), results.seeds(model)
-    aggregates = "; ".join(f"{name}: {row[name]}" for name in row.index[2:])
-    counts = f"{tasks} task{'s' * (tasks != 1)}, {len(seeds)} seed{'s' * (len(seeds) != 1)}"
-    sentences = [f"{model} on {counts}: {aggregates}."]
-    for word, sign in (("better", 1), ("worse", -1)):
-        found = [each for each in tests if each.significant and (each.difference or 0) * sign > 0]
-        found.sort(key=lambda each: -abs(registry.metric(each.metric).of_100(each.difference or 0)))
-        listed = ", ".join(_brief(each) for each in found)
-        sentences.append(
-            f"Significantly {word} than {REFERENCE} over inputs: {listed}."
-            if found
-            else f"On no test set is it shown to be {word} than {REFERENCE}."
-        )
-    return sentences
-
-
-def _brief(comparison: Comparison) -> str:
-    metric = registry.metric(comparison.metric)
-    task = comparison.variant.rpartition(" (")[2].rstrip(")")
-    where = "" if metric.split in SAME else f", {metric.split.removeprefix('test/')}"
-    return f"{task}{where} ({metric.of_100(comparison.difference or 0):+.1f})"
-
-
-def _aggregate(statistic: Any, *groups: NDArray[np.float64]) -> Estimate:
-    """Return a statistic of scores [R, M] with its bootstrap interval, which one seed does not have."""
-    value, count = float(statistic(*groups)), min(len(group) for group in groups)
-    if count == 1:
-        return Estimate(value, None, None, 1)
-    low, high = stratified_bootstrap(statistic, *groups)
-    return Estimate(value, float(low), float(high), count)
-
-
-def _point(value: float) -> Estimate:
-    return Estimate(value, None, None, 1)
-
-
-def _counts(metric: str) -> SentenceCounts:
+def sentence_counts(metric: str) -> SentenceCounts:
+    """Return what is counted for each input; raise `UserError` if the metric is no sum over inputs."""
     counts = registry.metric(metric).sentence_counts()
     if counts is None:
         raise UserError(
@@ -439,7 +268,7 @@ def _counts(metric: str) -> SentenceCounts:
 
 def _score(metric: str, counts: NDArray[Any]) -> float:
     """Return the score of counts [N, C], on a scale of 0 to 100."""
-    value = _counts(metric).value(counts.sum(axis=0, dtype=float))
+    value = sentence_counts(metric).value(counts.sum(axis=0, dtype=float))
     return registry.metric(metric).of_100(float(value))
 
 
