@@ -7,9 +7,10 @@ from pathlib import Path
 from attnlab.files.run_directory import predictions_file
 from attnlab.report.collect import collect, load_predictions, read_evaluations
 from attnlab.report.comparison import compare, correct
+from attnlab.report.record import RunRecord
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.statistics import Estimate, estimate
-from attnlab.report.study import RunRecord, Study
+from attnlab.report.study import Study
 from attnlab.report.tables import escape_markdown, format_estimate
 
 METRICS = (

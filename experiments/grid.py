@@ -10,8 +10,9 @@ import pandas as pd
 from attnlab.metrics import registry
 from attnlab.report import tables
 from attnlab.report.comparison import Comparison, compare_pair, correct
+from attnlab.report.record import RunRecord
 from attnlab.report.statistics import estimate
-from attnlab.report.study import RunRecord, Study
+from attnlab.report.study import Study
 
 Groups = Mapping[str, Mapping[str, Sequence[RunRecord]]]
 """Runs of each mechanism and value."""

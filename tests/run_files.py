@@ -9,7 +9,8 @@ from omegaconf import OmegaConf
 
 from attnlab.files.run_directory import Run
 from attnlab.files.run_identity import identify
-from attnlab.report.study import RunRecord, Study
+from attnlab.report.record import RunRecord
+from attnlab.report.study import Study
 
 Sentence = tuple[str, str, str]
 """Source, reference, hypothesis."""

@@ -21,8 +21,9 @@ from attnlab.report.benchmark.scores import REFERENCE, SAME, Results
 from attnlab.report.collect import collect
 from attnlab.report.comparison import Comparison, correct
 from attnlab.report.files import save
+from attnlab.report.record import RunRecord
 from attnlab.report.statistics import estimate, t_test_p_value
-from attnlab.report.study import RunRecord, Study
+from attnlab.report.study import Study
 from attnlab.report.tables import markdown
 
 HERE = Path(__file__).parent

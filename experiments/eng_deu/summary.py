@@ -12,8 +12,8 @@ from pathlib import Path
 from attnlab.files.run_directory import predictions_file
 from attnlab.report.collect import collect, load_predictions, read_evaluations
 from attnlab.report.comparison import compare_pair, correct
+from attnlab.report.record import RunRecord
 from attnlab.report.results_file import format_results, read_results
-from attnlab.report.study import RunRecord
 
 SHORT = runpy.run_path(str(Path(__file__).parents[1] / "short_tables.py"))
 RESULTS = Path(__file__).with_name("results.csv")

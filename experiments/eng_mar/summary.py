@@ -13,8 +13,8 @@ from pathlib import Path
 
 from attnlab.report.collect import collect
 from attnlab.report.comparison import compare_pair, correct
+from attnlab.report.record import RunRecord
 from attnlab.report.results_file import format_results, read_results
-from attnlab.report.study import RunRecord
 from attnlab.report.tables import escape_markdown
 
 SHORT = runpy.run_path(str(Path(__file__).parents[1] / "short_tables.py"))

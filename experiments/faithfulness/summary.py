@@ -15,8 +15,9 @@ from scorecard import register_measures
 from attnlab.metrics import registry
 from attnlab.report import tables
 from attnlab.report.collect import collect
+from attnlab.report.record import RunRecord
 from attnlab.report.results_file import format_results, read_results
-from attnlab.report.study import RunRecord, Study
+from attnlab.report.study import Study
 
 RESULTS = Path(__file__).with_name("results.csv")
 SCORES = {

@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from attnlab.report.collect import collect, read_evaluations
+from attnlab.report.record import RunRecord
 from attnlab.report.results_file import format_results, read_results
-from attnlab.report.study import RunRecord
 
 SHORT = runpy.run_path(str(Path(__file__).parents[1] / "short_tables.py"))
 HERE = Path(__file__).parent

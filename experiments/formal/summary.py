@@ -12,8 +12,8 @@ import pandas as pd
 
 from attnlab.files.predictions import Prediction
 from attnlab.report.collect import collect
-from attnlab.report.study import SEPARATOR
 from attnlab.report.tables import markdown, mean_and_range
+from attnlab.report.variants import SEPARATOR
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results.csv"

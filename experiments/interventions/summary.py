@@ -16,9 +16,10 @@ from attnlab.nn.attention.interventions import INTERVENTIONS
 from attnlab.report import tables
 from attnlab.report.benchmark.scores import REFERENCE, SAME
 from attnlab.report.collect import collect, read_evaluations
+from attnlab.report.record import RunRecord
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.statistics import estimate, holm, t_test_p_value
-from attnlab.report.study import RunRecord, Study
+from attnlab.report.study import Study
 
 RESULTS = Path(__file__).with_name("results.csv")
 LEARNED = "as learned"

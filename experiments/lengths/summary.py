@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 
 from attnlab.report.collect import collect
 from attnlab.report.files import save
-from attnlab.report.study import RunRecord
+from attnlab.report.record import RunRecord
 from attnlab.report.style import COLOURS
 from attnlab.report.tables import markdown, mean_and_range
 

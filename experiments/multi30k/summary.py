@@ -13,8 +13,8 @@ from sacrebleu.metrics.bleu import BLEU
 
 from attnlab.report.collect import collect
 from attnlab.report.comparison import compare
+from attnlab.report.record import RunRecord
 from attnlab.report.results_file import format_results, read_results
-from attnlab.report.study import RunRecord
 
 SHORT = runpy.run_path(str(Path(__file__).parents[1] / "short_tables.py"))
 RESULTS = Path(__file__).with_name("results.csv")

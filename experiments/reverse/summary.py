@@ -15,9 +15,10 @@ from attnlab import load
 from attnlab.report import figures, tables
 from attnlab.report.collect import collect
 from attnlab.report.comparison import compare
+from attnlab.report.record import RunRecord
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.statistics import estimate
-from attnlab.report.study import RunRecord, Study
+from attnlab.report.study import Study
 from attnlab.report.tables import Table
 
 SHORT = runpy.run_path(str(Path(__file__).parents[1] / "short_tables.py"))

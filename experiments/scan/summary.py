@@ -14,8 +14,8 @@ import pandas as pd
 
 from attnlab.data.datasets.scan import SPLITS
 from attnlab.report.collect import collect
+from attnlab.report.record import RunRecord
 from attnlab.report.statistics import estimate
-from attnlab.report.study import RunRecord
 from attnlab.report.tables import markdown
 
 RESULTS = Path(__file__).with_name("results.csv")

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from attnlab.metrics import registry
 from attnlab.metrics.sentence_counts import Counts, SentenceCounts
 from attnlab.report.collect import collect
+from attnlab.report.record import RunRecord
 from attnlab.report.resampling import percentiles, resampled
 from attnlab.report.results_file import format_results
-from attnlab.report.study import RunRecord, Study
+from attnlab.report.study import Study
 from attnlab.report.tables import markdown
 
 HERE = Path(__file__).parent

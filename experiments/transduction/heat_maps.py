@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from attnlab.files.predictions import Prediction, read_predictions
 from attnlab.report.collect import collect
 from attnlab.report.files import fix_layout, save
-from attnlab.report.study import RunRecord
+from attnlab.report.record import RunRecord
 from attnlab.report.style import COLOUR_MAP
 from attnlab.report.text import LabelFonts
 

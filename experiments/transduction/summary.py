@@ -20,9 +20,10 @@ from scipy.stats import ttest_ind
 
 from attnlab.files.predictions import read_predictions
 from attnlab.report.collect import collect
+from attnlab.report.record import RunRecord
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.statistics import holm
-from attnlab.report.study import SEPARATOR, RunRecord
+from attnlab.report.variants import SEPARATOR
 
 FOLDER = Path(__file__).parent
 BASELINE = {

@@ -15,9 +15,9 @@ from markdown_it import MarkdownIt
 from attnlab.report import tables
 from attnlab.report.collect import collect
 from attnlab.report.comparison import compare
+from attnlab.report.record import RunRecord
 from attnlab.report.results_file import escape_formula
 from attnlab.report.statistics import estimate
-from attnlab.report.study import RunRecord
 from attnlab.report.tables import Table, escape_latex, mean_and_range
 from run_files import study, with_data, write_run
 

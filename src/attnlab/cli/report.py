@@ -19,7 +19,8 @@ from attnlab.metrics import registry
 
 if TYPE_CHECKING:
     from attnlab.report.comparison import Comparison, Task
-    from attnlab.report.study import RunRecord, Study
+    from attnlab.report.record import RunRecord
+    from attnlab.report.study import Study
     from attnlab.report.tables import Table
 
 
@@ -122,8 +123,8 @@ def _publish(study: Study, comparisons: Sequence[Comparison], entity: str | None
     """Create a Weights & Biases dashboard of each study; print and return their addresses."""
     with needs("dashboard", "A dashboard needs wandb and wandb_workspaces"):
         from attnlab.report import workspace
-    from attnlab.report.study import group_by_variant
     from attnlab.report.tables import comparisons_table
+    from attnlab.report.variants import group_by_variant
 
     groups: dict[tuple[str, str], list[RunRecord]] = {}
     for run in study.runs:

@@ -19,13 +19,9 @@ from attnlab.files.predictions import Prediction, read_predictions
 from attnlab.files.run_directory import Run, predictions_file
 from attnlab.files.terminal import escape_control_characters
 from attnlab.metrics import registry
-from attnlab.report.study import (
-    RunRecord,
-    Study,
-    distinguish_variants,
-    mark_duplicates,
-    separate_changed_runs,
-)
+from attnlab.report.record import RunRecord
+from attnlab.report.study import Study
+from attnlab.report.variants import distinguish_variants, mark_duplicates, separate_changed_runs
 
 RUN_NAME = re.compile(r"(?P<variant>.+)-seed(?P<seed>\d+)-[0-9a-f]{8}")
 

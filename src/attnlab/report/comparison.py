@@ -32,9 +32,10 @@ import numpy as np
 from attnlab.errors import UsageError
 from attnlab.metrics import registry
 from attnlab.metrics.sentence_counts import Counts
+from attnlab.report.record import RunRecord
 from attnlab.report.resampling import paired_test, sentences_of
 from attnlab.report.statistics import estimate, holm, t_test_p_value
-from attnlab.report.study import RunRecord, Study, noun_of, scores_of
+from attnlab.report.study import Study, noun_of, scores_of
 
 RunPair = tuple[RunRecord, RunRecord]
 """Two runs with the same seed: of the variant and of the reference."""

@@ -17,7 +17,8 @@ from attnlab.metrics.text.exact_match import has_equal_words
 from attnlab.metrics.text.ngrams import similarity
 from attnlab.report.collect import load_predictions
 from attnlab.report.heat_map import page_data
-from attnlab.report.study import RunRecord, Study
+from attnlab.report.record import RunRecord
+from attnlab.report.study import Study
 
 log = logging.getLogger(__name__)
 

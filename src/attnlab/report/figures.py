@@ -24,10 +24,12 @@ from attnlab.metrics import registry
 from attnlab.metrics.registry import Metric
 from attnlab.metrics.text.ngrams import MIN_BLEU_TOKENS
 from attnlab.report.files import fix_layout, save
+from attnlab.report.record import RunRecord
 from attnlab.report.statistics import estimate
-from attnlab.report.study import SEPARATOR, RunRecord, Study, noun_of, scores_of, sort_key
+from attnlab.report.study import Study, noun_of, scores_of
 from attnlab.report.style import INK, MUTED, RULE, STYLE_SHEET, VariantStyle, variant_styles
 from attnlab.report.text import truncate
+from attnlab.report.variants import SEPARATOR, sort_key
 
 Styles = Mapping[str, VariantStyle]
 

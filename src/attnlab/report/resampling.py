@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from attnlab.files.predictions import Prediction
 from attnlab.metrics import registry
 from attnlab.metrics.sentence_counts import Counts, SentenceCounts
-from attnlab.report.study import RunRecord
+from attnlab.report.record import RunRecord
 
 SEED = 12345  # fixed, so that reports are reproducible
 BOOTSTRAP_RESAMPLES = 1000

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from attnlab.errors import UserError
+from attnlab.report.record import RunRecord
 from attnlab.report.resampling import interval_over_sentences
-from attnlab.report.study import RunRecord, Study
+from attnlab.report.study import Study
 
 TIMES = ("seconds", "seconds_per_step", "tokens_per_second")
 COSTS = {name: name for name in ("parameters", "steps", *TIMES)} | {"peak_memory_bytes": "peak_memory"}

@@ -27,18 +27,12 @@ from attnlab.files.terminal import escape_control_characters
 from attnlab.files.writing import write_atomically
 from attnlab.metrics import registry
 from attnlab.report.comparison import Comparison
+from attnlab.report.record import RunRecord
 from attnlab.report.resampling import interval_over_sentences
 from attnlab.report.results_file import escape_formula, format_results
 from attnlab.report.statistics import Bounds, Estimate, estimate
-from attnlab.report.study import (
-    SEPARATOR,
-    RunRecord,
-    Study,
-    kept_apart,
-    mixed_tokenizers,
-    scores_of,
-    undefined_scores,
-)
+from attnlab.report.study import Study, kept_apart, mixed_tokenizers, scores_of, undefined_scores
+from attnlab.report.variants import SEPARATOR
 
 INTERVALS = (
     "Mean over seeds [95 % confidence interval]: Student's t, on the logit scale for scores with two bounds "
