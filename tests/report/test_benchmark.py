@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -134,18 +135,30 @@ def test_complete_part_has_every_model_on_every_test_set() -> None:
     assert [*Results([]).complete()] == []
 
 
-def test_missing_files_are_downloaded_and_checked(tmp_path: Path, served: tuple[Path, str]) -> None:
+def test_missing_files_are_downloaded_and_checked(
+    tmp_path: Path, served: tuple[Path, str], capfd: pytest.CaptureFixture[str]
+) -> None:
     folder, address = served
     for name in ("train.tsv", "wrong.tsv"):
         (folder / name).write_text(f"{name}\n")
     (mine := tmp_path / "mine").mkdir()
     (mine / "own.tsv").write_text("of another edition\n")
     digest = hashlib.sha256(b"train.tsv\n").hexdigest()
-    names = ("a/train.tsv", "wrong.tsv", "own.tsv", "gone.tsv")
-    lines = (f"{name} {digest} {address}/{Path(name).name}\n" for name in names)
+    with ZipFile(folder / "corpus.zip", "w") as archive:
+        archive.writestr("corpus/train.json", "train.tsv\n")
+        archive.writestr("corpus/other.json", "other\n")
+    places = {name: Path(name).name for name in ("a/train.tsv", "wrong.tsv", "own.tsv", "gone.tsv")}
+    places |= {f"{name}.json": f"corpus.zip#corpus/{name}.json" for name in ("train", "other", "absent")}
+    lines = (f"{name} {digest} {address}/{place}\n" for name, place in places.items())
     (tmp_path / "files.txt").write_text("# comment\n" + "".join(lines))
-    loaded, wrong, gone = download(mine, tmp_path / "files.txt")
+    loaded, wrong, gone, member, other, absent = download(mine, tmp_path / "files.txt")
     assert loaded == f"downloaded {mine}/a/train.tsv"
+    assert member == f"downloaded {mine}/train.json"
+    assert (mine / "train.json").read_text() == "train.tsv\n"
+    assert re.match(r"other\.json cannot be downloaded: corpus/other.json of .* has another SHA-256", other)
+    assert re.match(r"absent\.json cannot be downloaded: .*no item named 'corpus/absent.json'", absent)
+    assert "pooch" not in capfd.readouterr().err
+    assert not {"other.json", "absent.json"} & {path.name for path in mine.iterdir()}
     assert re.match(r"wrong\.tsv cannot be downloaded: .*hash", wrong)
     assert gone.startswith("gone.tsv cannot be downloaded: 404")
     assert {path.name for path in mine.rglob("*.tsv")} == {"train.tsv", "own.tsv"}
@@ -154,7 +167,7 @@ def test_missing_files_are_downloaded_and_checked(tmp_path: Path, served: tuple[
 
 def test_registry_has_the_files_of_the_tasks() -> None:
     files = {line.split()[0] for line in FILES.read_text().splitlines() if not line.startswith("#")}
-    assert len(files) == 8
+    assert len(files) == 9
     assert {name for name in files if f"${{corpora}}/{name}" not in option_text("study", SUITE)} == set()
 
 

@@ -10,8 +10,11 @@ The counts suffice for every score, test and aggregate, so that mechanisms are c
 """
 
 import csv
+import hashlib
 import io
 import sys
+import tempfile
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -170,16 +173,29 @@ def from_runs(study: Study, overrides: Sequence[str] = (), model: str = "") -> R
 
 
 def download(folder: Path, registry: Path = FILES) -> Iterator[str]:
-    """Download the missing files of the tasks into a folder; yield a line for each file."""
+    """Download the missing files of the tasks into a folder; yield a line for each file.
+
+    An address that ends in #MEMBER is that of a zip archive with the file.
+    """
+    pooch.get_logger().setLevel("WARNING")
     files = pooch.create(folder, base_url="")
     files.load_registry(registry)
-    for name in files.registry_files:
+    for name, digest in files.registry.items():
         if (folder / name).exists():
             continue
+        address, _, member = files.urls[name].partition("#")
         try:
-            files.fetch(name, progressbar=sys.stderr.isatty())
+            if member:
+                with tempfile.TemporaryDirectory() as temporary:
+                    archive = pooch.retrieve(address, None, path=temporary, progressbar=sys.stderr.isatty())
+                    content = zipfile.ZipFile(archive).read(member)
+                if hashlib.sha256(content).hexdigest() != digest:
+                    raise ValueError(f"{member} of {address} has another SHA-256 hash than {digest}")
+                write_atomically(folder / name, content)
+            else:
+                files.fetch(name, progressbar=sys.stderr.isatty())
             yield f"downloaded {folder / name}"
-        except (OSError, ValueError) as error:  # of the network; of another checksum
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:  # network, checksum, archive
             yield f"{name} cannot be downloaded: {' '.join(str(error).split())}"
 
 
