@@ -65,15 +65,6 @@ def variants(
     return [over_seeds(groups.get_group(name), label, **options) for name, label in names.items()]
 
 
-def networks(path: str, metric: str, values: Mapping[str, str], **options: Any) -> list[Row]:
-    """Return a row for each value of a setting, of three networks."""
-    rows = []
-    for network in ("additive", "none", "none_matched"):
-        names = {f"{network}-{value}": label for value, label in values.items()}
-        rows += variants(path, metric, names, series=network, **options)
-    return rows
-
-
 def batching() -> list[Panel]:
     """Sorted batches and random order, a panel for each task."""
     panels = []
@@ -103,7 +94,7 @@ def conala() -> list[Panel]:
 
 def conala_attention() -> list[Panel]:
     """Official BLEU of each mechanism, and of the two that were compared again."""
-    names = ("general", "dot", "multihead", "mean", "scaled_dot", "additive", "final", "none_matched", "none")
+    names = ("general", "additive", "mean", "none_matched", "none")
     axis, metric = "official BLEU, development split", "val/conala_bleu"
     rows = variants("conala_attention/results.csv", metric, {name: name for name in names})
     declared = variants("conala_attention/selection.csv", metric, {"general": "general", "mean": "mean"})
@@ -158,9 +149,11 @@ def faithfulness() -> list[Panel]:
 
 
 def fixed_length() -> list[Panel]:
-    """Exact match of three networks at each length."""
-    lengths = {f"length{length}": f"{length} tokens" for length in (5, 10, 20, 40)}
-    rows = networks("fixed_length/results.csv", "test/exact_match", lengths, scale=100)
+    """Exact match with and without attention at each length."""
+    rows = []
+    for network in ("additive", "none_matched"):
+        names = {f"{network}-length{length}": f"{length} tokens" for length in (5, 10, 20)}
+        rows += variants("fixed_length/results.csv", "test/exact_match", names, series=network, scale=100)
     return [Panel("exact match [%]", rows)]
 
 
