@@ -24,7 +24,7 @@ def test_a_mechanism_is_compared_with_stored_results_and_checked(tmp_path: Path)
     compared = done.stdout.partition("Not compared, for lack of stored results of the same data: ")[2]
     assert {*filter(None, compared.partition(".")[0].split(", "))} == without
     assert "On no test set is it shown to be better than additive." in done.stdout
-    assert re.search(r"Significantly worse than additive over inputs: .*reverse \(-", done.stdout)
+    assert re.search(r"Significantly worse than additive over inputs, seed 0: .*reverse \(-", done.stdout)
     (file,) = tmp_path.glob("outputs/benchmark_Mine_*.csv")
     ours = scores.read(file)
     assert {each.task for each in ours} == {"reverse", "recall", "cogs"}

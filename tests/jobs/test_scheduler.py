@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from attnlab.errors import UserError
 from attnlab.files.run_directory import Run
 from attnlab.files.writing import write_atomically
 from attnlab.jobs import worker_process
-from attnlab.jobs.scheduler import Scheduler
+from attnlab.jobs.scheduler import Scheduler, SweepProgress
 from attnlab.jobs.slot_scheduler import SlotScheduler
 from attnlab.jobs.slots import Slots
 from attnlab.jobs.status import read_status, state
@@ -170,6 +171,14 @@ def test_finished_jobs_do_not_run_again(tmp_path: Path) -> None:
     dispatch(runs)
     assert [tries(run) for run in runs] == [2, 1]
     assert [state(run) for run in runs] == ["finished", "finished"]
+
+
+def test_line_of_a_job_that_ended_says_how_many_are_left(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = SweepProgress(Console(stderr=True, width=200), 5)
+    progress.started -= 120
+    progress.print_end("finished", 3)
+    progress.print_end("failed", 0)
+    assert capsys.readouterr().err == "finished  2 of 5, about 3 min left\nfailed  5 of 5\n"
 
 
 def test_failed_jobs_are_retried(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from attnlab.report.benchmark.scores import (
     read,
     write,
 )
-from attnlab.report.benchmark.tables import compare, knowledge_table, ranking, scores_table
+from attnlab.report.benchmark.tables import compare, describe, knowledge_table, ranking, scores_table
 
 
 def score(task: str, model: str, seed: int, right: str, split: str = "test") -> Score:
@@ -181,6 +181,19 @@ def test_table_of_what_is_built_in() -> None:
         "mine": "not stated",
     }
     assert table.loc["dot"].squeeze() == "1,003"  # parameters
+
+
+def test_sentences_name_the_seeds_that_both_models_have() -> None:
+    results = Results(two_tasks())
+    sentences = describe(results, "dot", compare(results, "dot"))
+    # In sort, dot has 75 and 25, and additive 50 and 25: 2.5 of 4 pairs are won; in scan, none
+    assert sentences[0] == (
+        "dot improves over additive with a probability of 31 [0, 50] % on inputs like those of training and "
+        "100 % on shifted ones (2 tasks, seeds 0, 1)."
+    )
+    assert sentences[1:] == [
+        f"On no test set is it shown to be {word} than additive." for word in ("better", "worse")
+    ]
 
 
 def test_table_of_scores_has_means_over_seeds() -> None:

@@ -34,12 +34,20 @@ class SweepProgress:
             *columns, TimeElapsedColumn(), console=console, transient=True, disable=not console.is_terminal
         )
         self.total = total
+        self.started = time.monotonic()
         self.sweep = self.bar.add_task("checking", total=total)
         self.printed: dict[Run, tuple[float, int]] = {}  # when a job was last looked at, and its step then
 
     def print(self, line: str) -> None:
         """Print a line above the bar."""
         print_line(line, console=self.bar.console)
+
+    def print_end(self, line: str, pending: int) -> None:
+        """Print the line of a job that ended, with the minutes that the pending ones will take."""
+        ended = self.total - pending
+        minutes = round((time.monotonic() - self.started) / ended * pending / 60)
+        left = f", about {minutes} min left" if minutes else ""
+        self.print(f"{line}  {ended} of {self.total}{left}")
 
     def update(self, running: Sequence[Run], *, pending: int, failed: int) -> None:
         """Show the state of the sweep, and the last validations of its running jobs."""
@@ -150,7 +158,7 @@ class Scheduler(ABC):
         status = read_status(run)
         if status.state == "waiting":
             return
-        self.progress.print(status.describe())
+        self.progress.print_end(status.describe(), len(self.pending))
         self.failed += status.state == "failed"
         if status.state != "in use":
             self._start(run)  # it may have started and ended between two checks

@@ -30,6 +30,7 @@ AGGREGATES = (
     "with the distribution of the training data. Shifted: longer inputs, or new combinations."
 )
 BUILT_IN = "Built in: what a mechanism knows of alignments without training, as its option says."
+IMPROVEMENT = f"improvement over {REFERENCE} [%]"
 SCORES = "Exact match in %{others}. After a comma: a shifted test set."
 CITATION = f"To cite: {{name}} in the attention benchmark of attnlab, version 1 (attnlab {__version__})."
 
@@ -88,7 +89,7 @@ def ranking(results: Results) -> Table:
         improvements = [_aggregate(probability_of_improvement, matrix, reference) for matrix in matrices]
         means = [_aggregate(interquartile_mean, matrix) for matrix in matrices]
         order = order or [(-each.mean, -mean.mean) for each, mean in zip(improvements, means, strict=True)]
-        columns.add(f"improvement over {REFERENCE} [%], {where}", improvements, digits=0, scale=100)
+        columns.add(f"{IMPROVEMENT}, {where}", improvements, digits=0, scale=100)
         columns.add(f"interquartile mean, {where}", means, digits=1)
     table = columns.table("ranking", "All tasks", {"mechanism": models}, [AGGREGATES])
     places = sorted(range(len(order)), key=lambda place: order[place])
@@ -141,16 +142,23 @@ def draw(table: Table) -> Figure:
 def describe(results: Results, model: str, tests: Sequence[Comparison]) -> list[str]:
     """Return three sentences: the aggregates of a model, and where it is better and worse."""
     row = ranking(results).text.loc[model]
-    tasks, seeds = len({task for task, _ in results.scores}), results.seeds(model)
-    aggregates = "; ".join(f"{name}: {row[name]}" for name in row.index[1:])
-    counts = f"{tasks} task{'s' * (tasks != 1)}, {len(seeds)} seed{'s' * (len(seeds) != 1)}"
-    sentences = [f"{model} on {counts}: {aggregates}."]
+    tasks, common = len({task for task, _ in results.scores}), results.seeds(model, REFERENCE)
+    chances = [
+        f"{row[f'{IMPROVEMENT}, {where}']} % on {inputs}"
+        for where, inputs in (("same", "inputs like those of training"), ("shifted", "shifted ones"))
+        if f"{IMPROVEMENT}, {where}" in row
+    ]
+    seeds = f"seed{'s' * (len(common) != 1)} {', '.join(map(str, common))}"
+    sentences = [
+        f"{model} improves over {REFERENCE} with a probability of {' and '.join(chances)} "
+        f"({tasks} task{'s' * (tasks != 1)}, {seeds})."
+    ]
     for word, sign in (("better", 1), ("worse", -1)):
         found = [each for each in tests if each.significant and (each.difference or 0) * sign > 0]
         found.sort(key=lambda each: -abs(registry.metric(each.metric).of_100(each.difference or 0)))
         listed = ", ".join(_brief(each) for each in found)
         sentences.append(
-            f"Significantly {word} than {REFERENCE} over inputs: {listed}."
+            f"Significantly {word} than {REFERENCE} over inputs, {seeds}: {listed}."
             if found
             else f"On no test set is it shown to be {word} than {REFERENCE}."
         )
