@@ -99,10 +99,7 @@ def main(options: argparse.Namespace) -> int:
     for path in (output, folder / "results.csv"):
         check_writable(path)
     comparisons = compare(
-        study,
-        reference=options.reference,
-        all_pairs=options.all_pairs,
-        progress=_with_progress_bar,
+        study, reference=options.reference, all_pairs=options.all_pairs, progress=_with_progress_bar
     )
     dashboards = _publish(study, comparisons, options.entity) if options.wandb else []
     with Console(stderr=True).status("drawing figures"):

@@ -166,11 +166,7 @@ class Seq2SeqData(LightningDataModule):
         examples = self.examples("train")
         rank, world = self._rank_and_world() if self._shards is None else (0, 1)
         sampler = self._training_sampler(
-            examples.source_lengths,
-            examples.target_lengths,
-            size=self.batch_size,
-            rank=rank,
-            world=world,
+            examples.source_lengths, examples.target_lengths, size=self.batch_size, rank=rank, world=world
         )
         if getattr(self.trainer, "overfit_batches", 0):  # set by Lightning, but not declared
             return self._loader(examples, FixedBatches([*sampler]))

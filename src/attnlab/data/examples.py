@@ -307,10 +307,7 @@ def _other_form(token: str, tokenizer: Tokenizer) -> str:
 
 
 def _copy_ids(
-    pairs: Sequence[Pair],
-    vocabularies: Vocabularies,
-    targets: Rows,
-    source_limit: int | None,
+    pairs: Sequence[Pair], vocabularies: Vocabularies, targets: Rows, source_limit: int | None
 ) -> tuple[Rows, Rows]:
     """Return the target id of each copied source token, and the targets with copied ids in place of UNK."""
     tokenizer = vocabularies.target

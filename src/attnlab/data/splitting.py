@@ -132,10 +132,7 @@ def split_off(
     store = computed(pairs, key, compute, noun="the splits")
     train, new_val, new_test = (select(pairs, store.array(name)) for name in SPLITS)
     return Corpus(
-        train=train,
-        val=new_val if val is None else val,
-        test=new_test if test is None else test,
-        files=files,
+        train=train, val=new_val if val is None else val, test=new_test if test is None else test, files=files
     )
 
 

@@ -22,6 +22,7 @@ from torch.autograd.function import once_differentiable
 
 from attnlab.fast.graphs import StepGraphs
 from attnlab.fast.machine import INPUTS, OUTPUTS, ROWS, cpu_time_share, searches_by_onednn, trains_by_onednn
+from attnlab.nn.encoders.recurrent import is_bf16_on_cpu
 from attnlab.types import map_tensors
 
 log = logging.getLogger(__name__)
@@ -287,7 +288,7 @@ def prepack_sum(weight: Tensor, dtype: torch.dtype) -> Callable[[Tensor, Tensor]
 
 
 def _linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    if weight.device.type == "cpu" and _is_bf16(x):
+    if is_bf16_on_cpu(x):
         rows = x.reshape(x.shape[:-1].numel(), x.size(-1))  # [n, K]
         return F.linear(_pad_rows(rows), weight, bias)[: len(rows)].view(*x.shape[:-1], len(weight))
     if x.dtype != torch.float32 or not _onednn(weight) or torch.is_autocast_enabled("cpu"):
@@ -354,13 +355,6 @@ def _pad_rows(x: Tensor) -> Tensor:
     """Append rows of zeros to [n, K], so that few different numbers of rows occur."""
     added = 0 if len(x) <= MIN_ROWS_TO_PAD else round_rows(len(x)) - len(x)
     return x if added == 0 else F.pad(x, (0, 0, 0, added))
-
-
-def _is_bf16(x: Tensor) -> bool:
-    """Return whether a product with x, of any shape, is computed in bf16."""
-    if torch.is_autocast_enabled("cpu"):
-        return torch.get_autocast_dtype("cpu") == torch.bfloat16
-    return x.dtype == torch.bfloat16
 
 
 def _onednn(weight: Tensor, *, repeated: bool = False) -> bool:

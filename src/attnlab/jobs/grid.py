@@ -34,10 +34,7 @@ def split_zip(word: str) -> list[str] | None:
 
 
 def list_jobs(
-    params: Mapping[str, str],
-    zips: Sequence[Mapping[str, str]],
-    further: Further,
-    arguments: Sequence[str],
+    params: Mapping[str, str], zips: Sequence[Mapping[str, str]], further: Further, arguments: Sequence[str]
 ) -> list[list[str]]:
     """Return the overrides of each job.
 

@@ -39,14 +39,7 @@ class SlotScheduler(Scheduler):
 
     POLL_INTERVAL = 0.1
 
-    def __init__(
-        self,
-        slots: Slots,
-        *,
-        retries: int,
-        fail_fast: bool,
-        timeout: float | None = None,
-    ) -> None:
+    def __init__(self, slots: Slots, *, retries: int, fail_fast: bool, timeout: float | None = None) -> None:
         super().__init__()
         if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
             raise UserError(f"hydra.launcher.timeout={timeout}: must be a number of minutes > 0, or null")

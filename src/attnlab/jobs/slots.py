@@ -99,11 +99,7 @@ class Slots:
 
 
 def find_slots(
-    trainers: Sequence[DictConfig],
-    *,
-    slots: int | None,
-    jobs_per_gpu: int,
-    threads: int | None,
+    trainers: Sequence[DictConfig], *, slots: int | None, jobs_per_gpu: int, threads: int | None
 ) -> Slots:
     """Return the slots of this machine: its GPUs if it has any and a job may use them, else its cores.
 

@@ -30,12 +30,7 @@ class TokenEmbedding(nn.Module):
     """
 
     def __init__(
-        self,
-        *,
-        vocabulary_size: int,
-        size: Size,
-        dropout: Fraction = 0.0,
-        word_dropout: Fraction = 0.0,
+        self, *, vocabulary_size: int, size: Size, dropout: Fraction = 0.0, word_dropout: Fraction = 0.0
     ) -> None:
         super().__init__()
         self.size = size

@@ -182,3 +182,8 @@ class PointerGenerator(nn.Module):
         p = F.pad(generated, (0, weights.size(-1)))  # [..., V + S]
         p = p.scatter_add(-1, copy_ids, (1 - generate) * weights.float())
         return (p + self.FLOOR).log()
+
+
+def copies(network: nn.Module) -> bool:
+    """Return whether a readout of the network copies source tokens."""
+    return any(isinstance(part, PointerGenerator) for part in network.modules())

@@ -13,12 +13,8 @@ def scan(decays: Tensor, inputs: Tensor) -> Tensor:
     """
     steps, reach = inputs.size(-2), 1
     while reach < steps:
-        inputs = inputs + decays * _delay(inputs, reach)
-        decays = decays * _delay(decays, reach)
+        later = (0, 0, reach, -reach)  # moves to later positions; the first ones become 0
+        inputs = inputs + decays * F.pad(inputs, later)
+        decays = decays * F.pad(decays, later)
         reach *= 2
     return inputs
-
-
-def _delay(values: Tensor, steps: int) -> Tensor:
-    """Move values [..., S, U] to later positions; the first ones become 0."""
-    return F.pad(values, (0, 0, steps, -steps))

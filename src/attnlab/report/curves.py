@@ -15,10 +15,7 @@ from attnlab.report.text import LabelFonts
 
 
 def plot_curves(
-    series: Mapping[str, Sequence[tuple[float, float]]],
-    *,
-    x_label: str = "step",
-    y_label: str = "",
+    series: Mapping[str, Sequence[tuple[float, float]]], *, x_label: str = "step", y_label: str = ""
 ) -> Figure:
     """Plot each named series of (x, y) points as a line; a series of one point is a dot."""
     fonts = LabelFonts([x_label, y_label, *series])

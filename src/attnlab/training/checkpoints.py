@@ -34,15 +34,8 @@ DIGEST_SIZE = hashlib.sha256().digest_size
 BLOCK = 2**20
 """Bytes that are read at once."""
 
-READ_ERRORS = (
-    RuntimeError,  # includes NotImplementedError of an unknown compression method
-    EOFError,
-    OSError,
-    ValueError,
-    zipfile.BadZipFile,
-    zlib.error,
-)
-"""Exceptions of reading a file that is damaged or not a checkpoint."""
+READ_ERRORS = (RuntimeError, EOFError, OSError, ValueError, zipfile.BadZipFile, zlib.error)
+"""Of a file that is damaged or not a checkpoint; an unknown compression method is a RuntimeError."""
 
 
 def save_checkpoint(checkpoint: dict[str, Any], path: Path) -> None:

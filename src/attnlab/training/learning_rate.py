@@ -47,12 +47,7 @@ class OneCycleLR(lr_scheduler.OneCycleLR):
     """
 
     def __init__(
-        self,
-        optimizer: Optimizer,
-        *,
-        max_lr: Positive,
-        total_steps: int,
-        pct_start: Probability = 0.1,
+        self, optimizer: Optimizer, *, max_lr: Positive, total_steps: int, pct_start: Probability = 0.1
     ) -> None:
         warm_up = math.nextafter(pct_start, 1) if pct_start * total_steps == 1 else pct_start
         super().__init__(

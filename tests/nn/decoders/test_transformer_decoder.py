@@ -1,3 +1,4 @@
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -81,7 +82,7 @@ def test_equals_torch_decoder_with_the_same_weights() -> None:
     network = make(bridge=ZeroBridge, layers=layers, positions="none")
     decoder: Any = network.decoder
     heads = MultiHead(query_size=D, memory_size=D, size=D, heads=HEADS, score=ScaledDot)
-    decoder.attention = type(decoder.attention).of(heads, layers)
+    decoder.attention = type(decoder.attention)([heads, deepcopy(heads)])
     randomise(decoder, 0.7)
     layer = nn.TransformerDecoderLayer(D, HEADS, 4 * D, dropout=0.0, norm_first=True, batch_first=True)
     reference = nn.TransformerDecoder(layer, layers, norm=nn.LayerNorm(D)).eval()

@@ -21,14 +21,6 @@ def draw_symbols(rng: random.Random, length: int, symbols: int) -> list[str]:
     return [str(symbol) for symbol in rng.choices(range(FIRST_SYMBOL, FIRST_SYMBOL + symbols), k=length)]
 
 
-def _copy(source: Tokens) -> Positions:
-    return [(place,) for place in range(len(source))]
-
-
-def _reverse(source: Tokens) -> Positions:
-    return [(place,) for place in reversed(range(len(source)))]
-
-
 def _sort(source: Tokens) -> Positions:
     """Sort by number; equal symbols share all their positions."""
     positions: dict[str, list[int]] = {}
@@ -37,18 +29,14 @@ def _sort(source: Tokens) -> Positions:
     return [positions[symbol] for symbol in sorted(source, key=int)]
 
 
-def _duplicate(source: Tokens) -> Positions:
-    return [(place,) for place in range(len(source))] * 2
-
-
 TaskName = Literal["copy", "reverse", "sort", "duplicate"]
 """Values of `data.task`."""
 
 TASKS: dict[TaskName, Callable[[Tokens], Positions]] = {
-    "copy": _copy,
-    "reverse": _reverse,
+    "copy": lambda source: [(place,) for place in range(len(source))],
+    "reverse": lambda source: [(place,) for place in reversed(range(len(source)))],
     "sort": _sort,
-    "duplicate": _duplicate,
+    "duplicate": lambda source: [(place,) for place in range(len(source))] * 2,
 }
 """The tasks by name: the positions of the target tokens in a source."""
 

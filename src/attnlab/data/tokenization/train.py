@@ -122,12 +122,7 @@ def characters(texts: Iterable[str], *, graphemes: bool = False, **settings: Unp
     )
 
 
-def subwords(
-    texts: Iterable[str],
-    *,
-    max_size: Size = 4000,
-    **settings: Unpack[TextSettings],
-) -> Tokenizer:
+def subwords(texts: Iterable[str], *, max_size: Size = 4000, **settings: Unpack[TextSettings]) -> Tokenizer:
     """Train byte-pair encoding (Sennrich et al., 2016, arXiv 1508.07909) across the words of a text.
 
     A space is written as `▁` at the start of the next token, and a `▁` is added at the start of each text.

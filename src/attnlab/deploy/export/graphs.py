@@ -35,7 +35,7 @@ from attnlab.nn.decoders import TransformerDecoder
 from attnlab.nn.encoders import Encoder, RecurrentEncoder
 from attnlab.nn.encoders.linear_recurrent import LinearRecurrentEncoder
 from attnlab.nn.positions import max_positions
-from attnlab.nn.readout import PointerGenerator
+from attnlab.nn.readout import copies
 from attnlab.nn.seq2seq import Encoded, Seq2Seq
 from attnlab.types import PAD, SOS, UNK, Batch, Memory, map_tensors
 
@@ -128,17 +128,13 @@ class _Step(nn.Module):
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Return log-probabilities [B, 1, V], weights [B, 1, S] and the tensors of the new state."""
         token, memory, mask, keys, *others = inputs
-        copied = int(_copies(self.network))  # number of inputs before the state
+        copied = int(copies(self.network))  # number of inputs before the state
         copy_ids = others[0] if copied else None
         encoded = Encoded(Memory(memory, mask), keys, copy_ids)
         tensors = iter(others[copied:])
         state = map_tensors(lambda _: next(tensors), self.template)
         logits, weights, new = self.network.step(token, state, encoded)
         return logits.float().log_softmax(dim=-1), weights, *_tensors(new).values()
-
-
-def _copies(network: Seq2Seq) -> bool:
-    return isinstance(network.readout, PointerGenerator)
 
 
 def _tensors(state: Any) -> dict[str, Tensor]:
@@ -158,7 +154,7 @@ def _example(network: Seq2Seq, sentences: int, width: int) -> Example:
     source = (numbers * 7 % max(size - UNK, 1) + UNK).clamp(max=size - 1)  # ordinary tokens
     source = source.masked_fill(torch.arange(width) >= lengths[:, None], PAD)  # [B, S]
     token = torch.full((sentences, 1), SOS)
-    copied = {"copy_ids": source.clamp(max=UNK)} if _copies(network) else {}
+    copied = {"copy_ids": source.clamp(max=UNK)} if copies(network) else {}
     batch = Batch(source, lengths, token, torch.arange(sentences), copied.get("copy_ids"))
     encoded, state = network.encode(batch)
     memory = encoded.memory

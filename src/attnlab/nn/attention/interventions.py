@@ -95,8 +95,10 @@ class InterventionWrapper(Attention):
     def begin(self, memory: Memory) -> InterventionState:
         carried = None
         if self.intervention == "shuffled":
-            numbers = self._random_numbers(memory.mask.size(1)).to(memory.mask.device)
-            carried = numbers.expand_as(memory.mask)[:, None]
+            # Of a generator on the CPU, so that more padding does not change the numbers of real positions
+            generator = torch.Generator().manual_seed(self.seed)
+            numbers = torch.randint(1, MODULUS, memory.mask.shape[1:], generator=generator)
+            carried = numbers.to(memory.mask.device).expand_as(memory.mask)[:, None]
         elif self.intervention == "previous":  # NaN: there are no previous weights
             carried = torch.full_like(at_least_float32(memory.states[..., 0]), torch.nan)[:, None]
         return InterventionState(self.inner.begin(memory), carried)
@@ -124,11 +126,6 @@ class InterventionWrapper(Attention):
         if self.intervention == "previous":
             return torch.where(carried.isnan(), weights, carried), weights
         return torch.zeros_like(weights), None
-
-    def _random_numbers(self, positions: int) -> Tensor:
-        """Return one number per position, [S]; more padding does not change those of real positions."""
-        generator = torch.Generator().manual_seed(self.seed)
-        return torch.randint(1, MODULUS, (positions,), generator=generator)
 
 
 def permute_weights(weights: Tensor, mask: Tensor, numbers: Tensor) -> Tensor:

@@ -1,8 +1,5 @@
 """One attention mechanism in each layer of a decoder."""
 
-from __future__ import annotations
-
-import copy
 from collections.abc import Iterable
 from typing import Any
 
@@ -27,11 +24,6 @@ class PerLayer(Attention):
             query_size=first.query_size, memory_size=first.memory_size, normaliser=first.normaliser
         )
         self.layers = nn.ModuleList(modules)
-
-    @classmethod
-    def of(cls, attention: Attention, count: int) -> PerLayer:
-        """Return L = `count` layers with a mechanism and copies of it, which start from equal weights."""
-        return cls([attention, *(copy.deepcopy(attention) for _ in range(count - 1))])
 
     @property
     def mechanisms(self) -> list[Attention]:

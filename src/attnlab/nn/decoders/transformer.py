@@ -1,5 +1,6 @@
 """Transformer decoder: layers of self-attention and attention to the memory, normalised before each part."""
 
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import torch
@@ -125,7 +126,7 @@ class TransformerDecoder(Decoder):
         weights_layer: Size | None = None,
     ) -> None:
         super().__init__(
-            attention=PerLayer.of(attention, layers),
+            attention=PerLayer([attention, *(deepcopy(attention) for _ in range(layers - 1))]),
             output_size=size,
             state_shape=StateShape(size, layers=1, states_per_layer=1),
         )

@@ -58,7 +58,7 @@ class RecurrentEncoder(Encoder):
 
     def forward(self, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memory:
         dropout = self.training and self.recurrent_dropout > 0
-        if self.norms is not None or dropout or _is_bf16_on_cpu(embedded):
+        if self.norms is not None or dropout or is_bf16_on_cpu(embedded):
             # torch's network has no layer normalisation or recurrent dropout, and in bf16 an LSTM for
             # batches of equal lengths only on CPUs with units for it
             return self.run_layers(embedded, lengths, mask)
@@ -84,7 +84,8 @@ class RecurrentEncoder(Encoder):
                 recurrence = self.recurrence(layer * self.directions + direction)
                 gates = recurrence.project(states)  # [N, gates]
                 start = gates.new_zeros(B, self.network.hidden_size)  # [B, units]
-                recurrence.dropout = self._draw_dropout(start)
+                if self.training and self.recurrent_dropout > 0:
+                    recurrence.dropout = F.dropout(torch.ones_like(start), self.recurrent_dropout)
                 output, *final = recurrence.unroll(
                     gates, (start,) * (2 if self.cell == "lstm" else 1), counts, reverse=direction == 1
                 )
@@ -104,12 +105,6 @@ class RecurrentEncoder(Encoder):
         norms: Any = None if self.norms is None else self.norms[part]
         return Recurrence(self.cell, weight, bias, recurrent_weight, recurrent_bias, norms)
 
-    def _draw_dropout(self, state: Tensor) -> Tensor | None:
-        """Draw the recurrent dropout factors of a state [B, units]."""
-        if not self.training or self.recurrent_dropout == 0:
-            return None
-        return F.dropout(torch.ones_like(state), self.recurrent_dropout)
-
     def _memory(self, states: Tensor, mask: Tensor, final: tuple[Tensor, ...]) -> Memory:
         """Build the memory from states [B, S, D] and torch's final states [L * directions, B, units]."""
         by_layer = [part.view(self.layers, self.directions, *part.shape[1:]) for part in final]
@@ -117,7 +112,7 @@ class RecurrentEncoder(Encoder):
         return Memory(states=states, mask=mask, hidden=hidden, cell=cell[0] if cell else None)
 
 
-def _is_bf16_on_cpu(x: Tensor) -> bool:
+def is_bf16_on_cpu(x: Tensor) -> bool:
     """Return whether a network computes with inputs of any shape in bf16 on a CPU."""
     if x.device.type != "cpu":
         return False

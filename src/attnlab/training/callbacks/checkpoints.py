@@ -127,8 +127,7 @@ class LastCheckpoint(Callback):
         if trainer.state.fn != "fit":
             self._restore_handlers()
 
-    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._restore_handlers()
+    on_test_start = on_validation_start
 
     def _interrupt(self, *_: Any) -> None:
         self.interrupted = True

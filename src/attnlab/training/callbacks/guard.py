@@ -33,18 +33,7 @@ class Guard(Callback):
         if pl_module.device.type == "cpu":
             self._check()
 
-    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._check()
-
-    def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._check()
-
-    def on_save_checkpoint(
-        self, trainer: Trainer, pl_module: LightningModule, checkpoint: dict[str, Any]
-    ) -> None:
-        self._check()
-
-    def _check(self) -> None:
+    def _check(self, *_: Any, **__: Any) -> None:
         if self.pending is None:
             return
         step, values = self.pending
@@ -52,3 +41,5 @@ class Guard(Callback):
         for name, value in values.items():
             if not math.isfinite(value):
                 raise diverged(name, float(value), step)
+
+    on_train_epoch_end = on_validation_start = on_save_checkpoint = _check

@@ -84,12 +84,10 @@ class Throughput(Callback):
         self.first_step = trainer.global_step
 
     def on_train_epoch_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Restart the clock: the time between epochs is not counted."""
+        """Restart the clock: validations and the time between epochs are not counted."""
         self.since = time.perf_counter()
 
-    def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Restart the clock: the validation is not counted."""
-        self.since = time.perf_counter()
+    on_validation_end = on_train_epoch_start
 
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Batch, batch_idx: int

@@ -30,8 +30,7 @@ class Reproducible(Callback):
         """Seed independently of the step: a process that never trained may evaluate the best checkpoint."""
         self._seed(trainer, 0)
 
-    def on_test_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._seed(trainer, 0)
+    on_test_start = on_validation_start
 
     def _seed(self, trainer: Trainer, batches: int) -> None:
         seed_generators(self.seed, batches, trainer.global_rank)

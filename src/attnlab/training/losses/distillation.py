@@ -8,7 +8,7 @@ from torch import Tensor
 
 from attnlab.errors import UserError
 from attnlab.files.run_directory import locate_run
-from attnlab.nn.readout import PointerGenerator
+from attnlab.nn.readout import copies
 from attnlab.nn.seq2seq import TranslationModel
 from attnlab.settings import Probability
 from attnlab.training.losses.base import LossTerm, Outputs, Trained
@@ -75,8 +75,3 @@ class Distillation(LossTerm):
 
     def add_to(self, loss: Tensor, value: Tensor) -> Tensor:
         return torch.lerp(loss, value, self.weight)
-
-
-def copies(network: TranslationModel) -> bool:
-    """Return whether a readout of the network copies source tokens."""
-    return any(isinstance(part, PointerGenerator) for part in network.modules())
