@@ -50,7 +50,10 @@ def write_files(outputs: Path) -> None:
     runs = [with_example(replace(run, variant=variant_name(run))) for run in study.runs]
     study = replace(study, runs=runs, selected_metrics=METRICS)
     (HERE / "results.csv").write_text(format_results(study))
-    figures.write_figure(reversing(study), "train-loss_epoch", HERE)
+    drawn = reversing(study)
+    styles = figures.styles_of(drawn)
+    curves = [each for each in figures.draw_figures(drawn, styles) if each.name == "train-loss_epoch"]
+    figures.write_figures(curves, styles, HERE)
     first = study.by_variant()[PUBLISHED][0]
     shutil.copyfile(first.directory / "figures" / "attention-1.png", HERE / "attention-published.png")
 

@@ -59,22 +59,13 @@ class Batch(NamedTuple):
 
     def select(self, rows: Tensor) -> Batch:
         """Return the sentences of rows [M] int64, which may repeat."""
-        return Batch(
-            source=self.source[rows],
-            source_lengths=self.source_lengths[rows.cpu()],
-            target=self.target[rows],
-            indices=self.indices[rows],
-            copy_ids=None if self.copy_ids is None else self.copy_ids[rows],
-        )
+        return map_tensors(lambda part: part[rows.to(part.device)], self)  # type: ignore[no-any-return]
 
     def to(self, device: torch.device | str, **options: Any) -> Batch:
         """Move all tensors except the lengths to a device."""
-        return Batch(
-            source=self.source.to(device, **options),
-            source_lengths=self.source_lengths,
-            target=self.target.to(device, **options),
-            indices=self.indices.to(device, **options),
-            copy_ids=None if self.copy_ids is None else self.copy_ids.to(device, **options),
+        lengths = self.source_lengths
+        return map_tensors(  # type: ignore[no-any-return]
+            lambda part: part if part is lengths else part.to(device, **options), self
         )
 
     def pin_memory(self) -> Batch:

@@ -122,9 +122,5 @@ def _pairs_digest(pairs: Sequence[Pair]) -> str:
             digest.update(encode(texts).encode() + b"\n")
         store.append("sha256", np.frombuffer(digest.digest(), np.uint8))
 
-    return (
-        computed(pairs, {"digest": ""}, compute, noun="the digest of the pairs")
-        .array("sha256")
-        .tobytes()
-        .hex()
-    )
+    store = computed(pairs, {"digest": ""}, compute, noun="the digest of the pairs")
+    return store.array("sha256").tobytes().hex()

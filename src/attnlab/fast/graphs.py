@@ -94,7 +94,8 @@ class Cache:
         if self.calls[key] <= MIN_CALLS:
             return None
         recorded = None
-        if not _has_free_memory():
+        free, total = torch.cuda.mem_get_info()
+        if free < MIN_FREE_MEMORY * total:
             log.info("no CUDA graph is recorded: less than half of the GPU's memory is free")
         else:
             try:
@@ -221,11 +222,6 @@ def _shapes(tree: Any) -> Hashable:
     if isinstance(tree, Tensor):
         return tree.shape, tree.dtype
     return tuple(_shapes(part) for part in tree) if isinstance(tree, tuple) else tree
-
-
-def _has_free_memory() -> bool:
-    free, total = torch.cuda.mem_get_info()
-    return free >= MIN_FREE_MEMORY * total
 
 
 def _without_cached_casts() -> AbstractContextManager[Any]:

@@ -93,12 +93,6 @@ def draw_figures(study: Study, styles: Styles) -> list[StudyFigure]:
     return drawn
 
 
-def write_figure(study: Study, name: str, folder: Path) -> None:
-    """Draw and write only the figure of this name."""
-    styles = styles_of(study)
-    write_figures([each for each in draw_figures(study, styles) if each.name == name], styles, folder)
-
-
 def _final_scores(study: Study, groups: Groups, styles: Styles) -> Iterator[StudyFigure]:
     """Draw one row per variant with its seeds, their mean and its interval."""
     for metric in map(registry.metric, study.metrics):
