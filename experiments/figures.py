@@ -94,7 +94,7 @@ def conala() -> list[Panel]:
 
 def conala_attention() -> list[Panel]:
     """Official BLEU of each mechanism, and of the two that were compared again."""
-    names = ("general", "additive", "mean", "none_matched", "none")
+    names = ("general", "dot", "multihead", "mean", "scaled_dot", "additive", "final", "none_matched", "none")
     axis, metric = "official BLEU, development split", "val/conala_bleu"
     rows = variants("conala_attention/results.csv", metric, {name: name for name in names})
     declared = variants("conala_attention/selection.csv", metric, {"general": "general", "mean": "mean"})
