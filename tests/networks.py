@@ -14,6 +14,7 @@ from attnlab.config.options import CONF
 from attnlab.data.examples import Sequences
 from attnlab.data.mapped import Store
 from attnlab.data.tokenization.tokenizer import Rows
+from attnlab.decoding.search import greedy
 from attnlab.fast import accelerate
 from attnlab.nn import attention as variants
 from attnlab.nn.attention import Attention
@@ -21,8 +22,8 @@ from attnlab.nn.bridge import LinearBridge
 from attnlab.nn.decoders import BahdanauDecoder, Decoder, LuongDecoder
 from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoders import Encoder, RecurrentEncoder
-from attnlab.nn.readout import Readout
-from attnlab.nn.seq2seq import Seq2Seq
+from attnlab.nn.readout import PointerGenerator, Readout
+from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 from attnlab.types import EOS, PAD, SOS, UNK, Batch, Memory
 
 SOURCE_WORDS, TARGET_WORDS = 23, 19
@@ -104,6 +105,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 DECIDING = {"Hard", "MILk", "MoChA", "Monotonic"}
 """In evaluation these select one position, and no gradient reaches their scores."""
 
+READOUT_OF_STATES = partial(Readout, parts=("state",))
 ORDERS = ("bahdanau", "luong", "luong with input feeding")
 MIXED = [(ORDERS[(i + j) % 3], name) for i, name in enumerate(ATTENTIONS) for j in range(2)]
 """Every mechanism in two orders: one that attends step by step, and one that attends to a whole target."""
@@ -137,6 +139,12 @@ def walk(attention: Attention, queries: Tensor, memory: Memory) -> tuple[Tensor,
     return torch.cat(contexts, dim=1), torch.cat(weights, dim=1)
 
 
+def random_memory(lengths: Sequence[int], size: int, *, padding: int = 0) -> Memory:
+    """Draw states [B, S, D] of sentences with these lengths, padding included, and its mask."""
+    mask = torch.arange(max(lengths) + padding) < torch.tensor(lengths)[:, None]  # [B, S]
+    return Memory(torch.randn(*mask.shape, size), mask)
+
+
 def encode(encoder: Encoder, embedded: Tensor, lengths: list[int]) -> Memory:
     """Encode embeddings [B, S, E], of which the first `lengths` of each row are real."""
     mask = torch.arange(embedded.size(1)) < torch.tensor(lengths)[:, None]  # [B, S]
@@ -164,7 +172,8 @@ def assemble(
     source_width: int = SOURCE_WIDTH,
     vocabulary_size: int = TARGET_WORDS,
     width: int = TARGET_WIDTH,
-    **readout: Any,
+    kind: type[Seq2Seq] = Seq2Seq,
+    readout: Callable[..., nn.Module] = READOUT_OF_STATES,
 ) -> Seq2Seq:
     """Build a fast network from any encoder and decoder that implement the abstract classes.
 
@@ -176,9 +185,10 @@ def assemble(
         source_width: size of the source embedding.
         vocabulary_size: size of the target vocabulary.
         width: size of the target embedding.
-        readout: settings of `Readout`.
+        kind: class of the network.
+        readout: its class, or a partial of it with its settings.
     """
-    network = Seq2Seq(
+    network = kind(
         source_embedding=TokenEmbedding(vocabulary_size=source_vocabulary_size, size=source_width),
         encoder=encoder,
         bridge=bridge(
@@ -186,12 +196,11 @@ def assemble(
         ),
         target_embedding=TokenEmbedding(vocabulary_size=vocabulary_size, size=width),
         decoder=decoder,
-        readout=Readout(
+        readout=readout(
             state_size=decoder.output_size,
             context_size=decoder.context_size,
             input_size=width,
             vocabulary_size=vocabulary_size,
-            **{"parts": ("state",), **readout},
         ),
     )
     accelerate(network)
@@ -231,12 +240,25 @@ def make_network(
     else:
         without_feeding = {"input_feeding": False} if order == "luong" else {}  # fed by default
         decoder = LuongDecoder(**options, **without_feeding)
-    network = assemble(encoder, decoder, vocabulary_size=vocabulary_size, parts=parts)
+    readout = partial(Readout, parts=parts)
+    network = assemble(encoder, decoder, vocabulary_size=vocabulary_size, readout=readout)
     randomise(network, spread)
     return network.eval()
 
 
-def stepwise(network: Seq2Seq, batch: Batch, forced: Tensor | None = None) -> tuple[Tensor, Tensor]:
+def let_copy(network: Seq2Seq, switch: float) -> None:
+    """Give a network a readout that copies source words, mostly if `switch`, the bias, is far below 0."""
+    network.readout = PointerGenerator(
+        state_size=network.decoder.output_size,
+        context_size=network.decoder.context_size,
+        input_size=network.target_embedding.size,
+        vocabulary_size=network.target_embedding.table.num_embeddings,
+        parts=["state"],
+    )
+    nn.init.constant_(network.readout.switch.bias, switch)
+
+
+def stepwise(network: TranslationModel, batch: Batch, forced: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Decode whole targets with the network's single step, one token at a time.
 
     The keys are projected once; everything else, including the product with the vocabulary, is computed at
@@ -295,9 +317,32 @@ def assert_teacher_forcing_equals_steps(network: Seq2Seq, batch: Batch) -> Tenso
     """Compare logits and weights of a teacher-forced pass with those of single steps; returns the weights."""
     decoded = network(batch)
     logits, weights = stepwise(network, batch)
-    torch.testing.assert_close(network.readout(decoded.features), logits, rtol=0, atol=1e-5)
+    torch.testing.assert_close(network.logits(decoded, batch.copy_ids), logits, rtol=0, atol=1e-5)
     torch.testing.assert_close(decoded.weights, weights, rtol=0, atol=1e-5)
     return decoded.weights
+
+
+def assert_sentences_are_independent(
+    network: Seq2Seq, sources: list[list[int]], targets: list[list[int]], *, padding: int = 0
+) -> None:
+    """Compare logits and weights of each sentence of a padded batch with those of the sentence alone."""
+    together = network(make_batch(sources, targets, padding=padding))
+    logits = network.logits(together, None)
+    for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        alone = network(make_batch([source], [target]))
+        T, S = len(target) + 1, len(source)
+        torch.testing.assert_close(logits[row, :T], network.logits(alone, None)[0], rtol=0, atol=1e-5)
+        torch.testing.assert_close(together.weights[row, :T, :S], alone.weights[0], rtol=0, atol=1e-5)
+        assert not together.weights[row, :, S:].any()
+
+
+def assert_sampled_inputs_are_those_of_greedy_search(network: Seq2Seq, batch: Batch) -> None:
+    """Compare the predictions that a decoder reads when it reads no reference with greedy outputs."""
+    sampled = network(batch, torch.zeros_like(batch.inputs, dtype=torch.bool))
+    choices = EOS + network.logits(sampled, None)[..., EOS:].argmax(dim=-1)  # [B, T]
+    outputs = greedy(network, batch, max_length=batch.inputs.size(1) - 1).tokens
+    for row, [tokens] in enumerate(outputs):
+        assert choices[row, : len(tokens)].tolist() == tokens
 
 
 def forced_logits(network: Seq2Seq, batch: Batch) -> Tensor:

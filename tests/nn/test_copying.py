@@ -10,7 +10,7 @@ from torch import nn
 
 from attnlab.data.conala.tokenizer import python
 from attnlab.data.corpus import Pair
-from attnlab.data.examples import Examples, encode
+from attnlab.data.examples import Examples
 from attnlab.data.features import with_features
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.train import characters, symbols, whitespace, words
@@ -23,7 +23,8 @@ from attnlab.decoding.translator import Translator
 from attnlab.nn.decoders import DecoderOutput
 from attnlab.nn.readout import PointerGenerator
 from attnlab.types import EOS, PAD, SOS, UNK
-from networks import make_network
+from digits import encode_all
+from networks import assert_teacher_forcing_equals_steps, let_copy, make_network
 
 VOCABULARIES = Vocabularies(
     whitespace(["a b c a b c"], max_size=None), whitespace(["a b a b"], max_size=None)
@@ -33,8 +34,7 @@ SIZES = {"state_size": 2, "context_size": 1, "input_size": 1, "vocabulary_size":
 
 
 def encoded(*pairs: Pair, vocabularies: Vocabularies = VOCABULARIES, **settings: Any) -> Examples:
-    limits = {"source_eos": True, "max_source_length": None, "max_target_length": None}
-    return encode(pairs, vocabularies, **{**limits, **settings}, with_copy_ids=True)
+    return encode_all(pairs, vocabularies, **{"source_eos": True, **settings}, with_copy_ids=True)
 
 
 def test_oov_tokens_are_numbered_from_v_in_each_sentence() -> None:
@@ -103,15 +103,7 @@ def test_pointer_generator_rejects_batches_without_copy_ids() -> None:
 def pointing_network(**settings: Any):
     """Return a network that always copies, so that its output consists of source words."""
     network = make_network(**settings)
-    sizes = network.decoder.output_size, network.decoder.attention.context_size, network.target_embedding.size
-    network.readout = PointerGenerator(
-        state_size=sizes[0],
-        context_size=sizes[1],
-        input_size=sizes[2],
-        vocabulary_size=network.target_embedding.table.num_embeddings,
-        parts=["state"],
-    )
-    torch.nn.init.constant_(network.readout.switch.bias, -50.0)
+    let_copy(network, switch=-50.0)
     return network.eval()
 
 
@@ -165,12 +157,9 @@ def test_teacher_forcing_equals_steps_with_copying() -> None:
     network = pointing_network()
     torch.nn.init.constant_(network.readout.switch.bias, 0.0)
     batch = copying_batch(network)
-    forced = network.logits(network(batch), batch.copy_ids)
-    memory, state = network.encode(batch)
-    for step in range(batch.inputs.size(1)):
-        logits, _, state = network.step(batch.inputs[:, step : step + 1], state, memory)
-        torch.testing.assert_close(logits[:, 0], forced[:, step], rtol=0, atol=1e-5)
-    torch.testing.assert_close(forced.exp().sum(dim=-1), torch.ones(forced.shape[:2]))
+    assert_teacher_forcing_equals_steps(network, batch)
+    p = network.logits(network(batch), batch.copy_ids).exp()
+    torch.testing.assert_close(p.sum(dim=-1), torch.ones(p.shape[:2]))
 
 
 def test_copied_words_are_embedded_as_unk() -> None:

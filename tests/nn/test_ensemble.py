@@ -5,7 +5,7 @@ from attnlab.decoding.beam import beam
 from attnlab.decoding.search import greedy
 from attnlab.nn.ensemble import Ensemble
 from attnlab.types import EOS, SOS
-from networks import make_batch, make_network, random_batch
+from networks import make_batch, make_network, random_batch, stepwise
 
 MEMBERS = [
     make_network(seed=1),
@@ -28,16 +28,12 @@ def test_teacher_forcing_and_steps_give_the_mean_probabilities() -> None:
     ensemble = Ensemble(MEMBERS)
     with torch.no_grad():
         decoded = ensemble(batch)
-        encoded, state = ensemble.encode(batch)
-        steps = []
-        for tokens in batch.inputs.split(1, dim=1):
-            logs, weights, state = ensemble.step(tokens, state, encoded)
-            steps.append((logs, weights))
+        logs, weights = stepwise(ensemble, batch)
     torch.testing.assert_close(ensemble.logits(decoded, None).exp(), expected)
     real = batch.target_text
     torch.testing.assert_close(ensemble.logits(decoded, None, real).exp(), expected[real])
-    torch.testing.assert_close(torch.cat([logs for logs, _ in steps], dim=1).exp(), expected)
-    torch.testing.assert_close(torch.cat([weights for _, weights in steps], dim=1), decoded.weights)
+    torch.testing.assert_close(logs.exp(), expected)
+    torch.testing.assert_close(weights, decoded.weights)
     assert decoded.weights.sum(dim=-1).allclose(torch.ones(()))
 
 

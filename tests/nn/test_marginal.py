@@ -7,19 +7,15 @@ import torch
 from torch import Tensor
 
 from attnlab.decoding.beam import beam
-from attnlab.decoding.search import greedy
 from attnlab.decoding.targets import score, with_posterior_weights
-from attnlab.fast import accelerate, make_plain
+from attnlab.fast import make_plain
 from attnlab.nn.attention import Additive, Attention, LocationSensitive, Markov
-from attnlab.nn.bridge import LinearBridge
 from attnlab.nn.cells import Kind
 from attnlab.nn.decoders import ExactHardDecoder
-from attnlab.nn.embedding import TokenEmbedding
 from attnlab.nn.encoders import RecurrentEncoder
 from attnlab.nn.ensemble import Ensemble
 from attnlab.nn.marginal import Marginal, MarginalSeq2Seq
-from attnlab.nn.readout import PointerGenerator
-from attnlab.types import EOS, PAD, UNK, Batch, Memory
+from attnlab.types import PAD, UNK, Batch, Memory
 from networks import (
     ENERGY,
     SOURCE_WIDTH,
@@ -27,6 +23,10 @@ from networks import (
     STATE,
     TARGET_WIDTH,
     UNITS,
+    assemble,
+    assert_sampled_inputs_are_those_of_greedy_search,
+    assert_sentences_are_independent,
+    let_copy,
     make_batch,
     random_rows,
     randomise,
@@ -46,7 +46,7 @@ every_mechanism = pytest.mark.parametrize("name", MECHANISMS)
 
 
 def make_network(
-    name: str, *, layers: int = 1, cell: Kind = "lstm", seed: int = 0, **readout: Any
+    name: str, *, layers: int = 1, cell: Kind = "lstm", seed: int = 0, dropout: float = 0.0
 ) -> MarginalSeq2Seq:
     torch.manual_seed(seed)
     encoder = RecurrentEncoder(input_size=SOURCE_WIDTH, size=UNITS)
@@ -54,31 +54,14 @@ def make_network(
     decoder = ExactHardDecoder(
         input_size=TARGET_WIDTH, attention=attention, size=STATE, layers=layers, cell=cell
     )
-    network = MarginalSeq2Seq(
-        source_embedding=TokenEmbedding(vocabulary_size=SOURCE_WORDS, size=SOURCE_WIDTH),
-        encoder=encoder,
-        bridge=LinearBridge(
-            memory_size=encoder.memory_size, encoder_layers=1, **decoder.state_shape._asdict()
-        ),
-        target_embedding=TokenEmbedding(vocabulary_size=V, size=TARGET_WIDTH),
-        decoder=decoder,
-        readout=Marginal(
-            state_size=STATE,
-            context_size=decoder.context_size,
-            input_size=TARGET_WIDTH,
-            vocabulary_size=V,
-            **readout,
-        ),
-    )
+    readout = partial(Marginal, dropout=dropout)
+    network = assemble(encoder, decoder, vocabulary_size=V, kind=MarginalSeq2Seq, readout=readout)
     randomise(network)
-    accelerate(network)
     return network.eval()
 
 
-def batch_of(source_lengths: list[int], target_lengths: list[int], padding: int = 0) -> Batch:
-    return make_batch(
-        random_rows(source_lengths, SOURCE_WORDS), random_rows(target_lengths, V), padding=padding
-    )
+def batch_of(source_lengths: list[int], target_lengths: list[int]) -> Batch:
+    return make_batch(random_rows(source_lengths, SOURCE_WORDS), random_rows(target_lengths, V))
 
 
 def transition(network: MarginalSeq2Seq, state: Tensor, memory: Memory, came_from: int) -> Tensor:
@@ -196,15 +179,8 @@ def test_teacher_forcing_and_scheduled_sampling_equal_steps(name: str, cell: Kin
 @every_mechanism
 @torch.no_grad()
 def test_padding_and_other_sentences_change_no_result(name: str) -> None:
-    network = make_network(name)
     sources, targets = random_rows([4, 1, 7], SOURCE_WORDS), random_rows([0, 5, 3], V)
-    batch = make_batch(sources, targets, padding=2)
-    together = network(batch)
-    for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
-        alone, (T, S) = network(make_batch([source], [target])), (len(target) + 1, len(source))
-        torch.testing.assert_close(together.features[row, :T], alone.features[0], rtol=0, atol=1e-5)
-        torch.testing.assert_close(together.weights[row, :T, :S], alone.weights[0], rtol=0, atol=1e-5)
-        assert not together.weights[row, :, S:].any()
+    assert_sentences_are_independent(make_network(name), sources, targets, padding=2)
 
 
 @every_mechanism
@@ -225,12 +201,8 @@ def test_wide_beam_finds_the_most_probable_target_of_all(name: str) -> None:
 @every_mechanism
 @torch.no_grad()
 def test_sampled_inputs_are_those_of_greedy_search(name: str) -> None:
-    network = make_network(name, seed=2)
     batch = batch_of([3, 7, 5], [6, 6, 6])
-    sampled = network(batch, torch.zeros_like(batch.inputs, dtype=torch.bool))
-    choices = EOS + sampled.features[..., EOS:].argmax(dim=-1)  # [B, T]
-    for row, [tokens] in enumerate(greedy(network, batch, max_length=6).tokens):
-        assert choices[row, : len(tokens)].tolist() == tokens
+    assert_sampled_inputs_are_those_of_greedy_search(make_network(name, seed=2), batch)
 
 
 @every_mechanism
@@ -251,13 +223,7 @@ def test_ensemble_with_a_network_that_copies() -> None:
     """Copied words have ids from V on; for a network that does not copy, they are UNK in the history."""
     hard = make_network("1st monotonic", seed=1)
     copying = make_seq2seq(vocabulary_size=V, seed=2)
-    copying.readout = PointerGenerator(
-        state_size=copying.decoder.output_size,
-        context_size=copying.decoder.context_size,
-        input_size=copying.target_embedding.size,
-        vocabulary_size=V,
-    )
-    torch.nn.init.constant_(copying.readout.switch.bias, -5.0)  # it nearly always copies
+    let_copy(copying, switch=-5.0)
     batch = batch_of([3, 5], [4, 4])
     target = batch.target.clone()
     target[0, 2], target[1, 3] = V, V + 1

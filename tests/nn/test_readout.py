@@ -33,14 +33,6 @@ def test_parts_are_concatenated_in_order(parts: tuple[str, ...]) -> None:
     torch.testing.assert_close(logits, expected, rtol=0, atol=1e-5)
 
 
-@torch.no_grad()
-def test_logits_of_selected_positions() -> None:
-    readout = Readout(**SIZES)
-    features = readout.features(*decoded())
-    real = torch.tensor([[True, True, False], [True, False, False]])
-    torch.testing.assert_close(readout(features[real]), readout(features)[real], rtol=0, atol=1e-6)
-
-
 def test_parts_without_any_width_are_rejected() -> None:
     with pytest.raises(ValueError, match=r"readout.parts=\[context\] is empty without attention"):
         Readout(**SIZES | {"context_size": 0}, parts=("context",))

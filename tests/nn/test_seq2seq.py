@@ -8,16 +8,17 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from attnlab.decoding.search import greedy
-from attnlab.nn.seq2seq import Decoded, Seq2Seq, select
-from attnlab.types import EOS, PAD, Batch
+from attnlab.nn.seq2seq import select
+from attnlab.types import PAD
 from networks import (
     DECIDING,
     MIXED,
     ORDERS,
     SOURCE_WORDS,
     TARGET_WORDS,
+    assert_sampled_inputs_are_those_of_greedy_search,
+    assert_sentences_are_independent,
     forced_logits,
-    make_batch,
     make_network,
     random_batch,
     random_rows,
@@ -25,11 +26,6 @@ from networks import (
 )
 
 SENTENCES = st.lists(st.tuples(st.integers(1, 7), st.integers(0, 5)), min_size=1, max_size=4)
-
-
-def decode(network: Seq2Seq, batch: Batch, forced: Tensor | None = None) -> Decoded:
-    decoded: Decoded = network(batch, forced)
-    return decoded
 
 
 @pytest.mark.parametrize(("order", "attention"), MIXED)
@@ -42,23 +38,14 @@ def test_padding_and_other_sentences_change_no_logit(
     network = make_network(order=order, attention=attention, seed=seed)
     sources = random_rows([length for length, _ in lengths], SOURCE_WORDS)
     targets = random_rows([length for _, length in lengths], TARGET_WORDS)
-    batch = make_batch(sources, targets, padding=extra)
-    together = decode(network, batch)
-    logits = network.readout(together.features)
-    for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
-        single = make_batch([source], [target])
-        alone = decode(network, single)
-        steps, width = len(target) + 1, len(source)
-        torch.testing.assert_close(logits[row, :steps], network.readout(alone.features)[0], rtol=0, atol=1e-5)
-        torch.testing.assert_close(together.weights[row, :steps, :width], alone.weights[0], rtol=0, atol=1e-5)
-        assert not together.weights[row, :, width:].any()
+    assert_sentences_are_independent(network, sources, targets, padding=extra)
 
 
 @torch.no_grad()
 def test_logits_of_selected_positions() -> None:
     network = make_network()
     batch = random_batch([3, 7], [4, 2])
-    decoded, real = decode(network, batch), batch.labels != PAD
+    decoded, real = network(batch), batch.labels != PAD
     assert real.sum() == 8  # with EOS
     expected = network.logits(decoded, None)[real]
     torch.testing.assert_close(network.logits(decoded, None, real), expected, rtol=0, atol=1e-5)
@@ -80,12 +67,7 @@ def test_every_parameter_gets_a_gradient(order: str, attention: str) -> None:
 @torch.no_grad()
 def test_sampling_probability_one_equals_greedy_search(order: str, seed: int) -> None:
     network = make_network(order=order, seed=seed)
-    batch = random_batch([3, 7, 5], [6, 6, 6])
-    sampled = decode(network, batch, torch.zeros_like(batch.inputs, dtype=torch.bool))
-    choices = EOS + network.readout(sampled.features)[..., EOS:].argmax(dim=-1)  # [B, T]
-    hypotheses = greedy(network, batch, max_length=6)
-    for row, [tokens] in enumerate(hypotheses.tokens):
-        assert choices[row, : len(tokens)].tolist() == tokens
+    assert_sampled_inputs_are_those_of_greedy_search(network, random_batch([3, 7, 5], [6, 6, 6]))
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -95,7 +77,7 @@ def test_sampled_tokens_are_read_under_the_same_embedding_dropout(order: str) ->
     batch = random_batch([3, 7, 5], [4, 2, 5])
     seen: list[Tensor] = []
     network.target_embedding.register_forward_hook(lambda module, inputs, output: seen.append(output))
-    decode(network, batch, torch.zeros_like(batch.inputs, dtype=torch.bool))
+    network(batch, torch.zeros_like(batch.inputs, dtype=torch.bool))
     *one_by_one, whole = seen
     torch.testing.assert_close(torch.cat(one_by_one, dim=1), whole[:, : len(one_by_one)], rtol=0, atol=0)
 
@@ -108,10 +90,7 @@ def test_sampling_equals_the_stepwise_loop_with_gradients(order: str, cell: str,
     batch = random_batch([3 + 3 * i % 5 for i in range(len(lengths))], lengths)
     forced = torch.rand(batch.inputs.shape, generator=torch.Generator().manual_seed(1)) < 0.5
     results = []
-    for logits in (
-        network.readout(decode(network, batch, forced).features),
-        stepwise(network, batch, forced)[0],
-    ):
+    for logits in (network.readout(network(batch, forced).features), stepwise(network, batch, forced)[0]):
         network.zero_grad()
         loss = F.cross_entropy(logits.flatten(0, 1), batch.labels.flatten(), ignore_index=PAD)
         loss.backward()
@@ -125,7 +104,7 @@ def test_sampling_in_mixed_precision_keeps_every_gradient() -> None:
     network = make_network()
     batch = random_batch([3, 5], [4, 4])
     with torch.autocast("cpu", torch.bfloat16):
-        decoded = decode(network, batch, torch.zeros_like(batch.inputs, dtype=torch.bool))
+        decoded = network(batch, torch.zeros_like(batch.inputs, dtype=torch.bool))
         loss = network.readout(decoded.features).float().square().sum()
     loss.backward()
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in network.parameters())
@@ -162,8 +141,8 @@ def test_mixed_precision(order: str, attention: str) -> None:
     network = make_network(order=order, attention=attention, cell=cell, spread=0.5)
     batch = random_batch([3, 7, 5], [4, 2, 5])
     with torch.autocast("cpu", torch.bfloat16):
-        decoded = decode(network, batch)
-        sampled = decode(network, batch, torch.ones_like(batch.inputs, dtype=torch.bool))
+        decoded = network(batch)
+        sampled = network(batch, torch.ones_like(batch.inputs, dtype=torch.bool))
         logits = network.readout(decoded.features)
         hypotheses = greedy(network, batch, max_length=5)
     assert logits.dtype == torch.bfloat16

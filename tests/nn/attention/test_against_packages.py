@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from attnlab.nn.attention import Additive, Attention, CoverageSee, Dot, Forward, General, LocationSensitive
 from attnlab.types import Memory
-from networks import randomise, walk
+from networks import random_memory, randomise, walk
 
 B, T, S, H, D, A = 2, 3, 5, 7, 11, 13
 LENGTHS = torch.tensor([5, 2])
@@ -29,8 +29,7 @@ def package(name: str) -> ModuleType:
 def prepare(attention: Attention) -> tuple[Tensor, Memory]:
     """Give a mechanism large parameters; return queries [B, T, H] and a memory for it."""
     randomise(attention)
-    mask = torch.arange(S) < LENGTHS[:, None]
-    return torch.randn(B, T, attention.query_size), Memory(torch.randn(B, S, attention.memory_size), mask)
+    return torch.randn(B, T, attention.query_size), random_memory(LENGTHS.tolist(), attention.memory_size)
 
 
 def copy_parameters(theirs: nn.Module, weights: dict[str, Tensor]) -> None:
@@ -42,12 +41,11 @@ def copy_parameters(theirs: nn.Module, weights: dict[str, Tensor]) -> None:
 
 
 def assert_equal_results(
-    results: tuple[Tensor, Tensor], contexts: list[Tensor] | Tensor, weights: list[Tensor] | Tensor
+    results: tuple[Tensor, Tensor], contexts: Tensor, weights: Tensor, *, atol: float = 1e-5
 ) -> None:
     """Compare contexts [B, T, D] and weights [B, T, S] of all target positions."""
     for ours, theirs in zip(results, (contexts, weights), strict=True):
-        stacked = theirs if isinstance(theirs, Tensor) else torch.stack(theirs, dim=1)
-        torch.testing.assert_close(ours, stacked, rtol=0, atol=1e-5)
+        torch.testing.assert_close(ours, theirs, rtol=0, atol=atol)
 
 
 # ------------------------------------------------------------------------------------------- JoeyNMT
@@ -56,29 +54,18 @@ def assert_equal_results(
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["BahdanauAttention", "LuongAttention"])
 def test_equals_joeynmt(name: str) -> None:
-    theirs: nn.Module
-    ours: Attention
+    sizes, module = {"query_size": H, "memory_size": D}, package("joeynmt.attention")
     if name == "BahdanauAttention":
-        ours = Additive(query_size=H, memory_size=D, size=A)
-        queries, memory = prepare(ours)
-        theirs = package("joeynmt.attention").BahdanauAttention(A, D, H)
-        copy_parameters(
-            theirs,
-            {
-                "query_layer.weight": ours.query.weight,
-                "key_layer.weight": ours.key.weight,
-                "energy_layer.weight": ours.energy.weight,
-            },
-        )
+        ours, theirs = Additive(**sizes, size=A), module.BahdanauAttention(A, D, H)
     else:
-        ours = General(query_size=H, memory_size=D)
-        queries, memory = prepare(ours)
-        theirs = package("joeynmt.attention").LuongAttention(H, D)
-        copy_parameters(theirs, {"key_layer.weight": ours.key.weight})
+        ours, theirs = General(**sizes), module.LuongAttention(H, D)
+    queries, memory = prepare(ours)
+    weights = {name.replace(".", "_layer."): weight for name, weight in ours.named_parameters()}
+    copy_parameters(theirs, weights)
     theirs.compute_proj_keys(memory.states)
     steps = [theirs(query, memory.mask[:, None], memory.states) for query in queries.split(1, dim=1)]
-    contexts, weights = (torch.cat(parts, dim=1) for parts in zip(*steps, strict=True))
-    assert_equal_results(walk(ours, queries, memory), contexts, weights)
+    contexts, attended = (torch.cat(parts, dim=1) for parts in zip(*steps, strict=True))
+    assert_equal_results(walk(ours, queries, memory), contexts, attended)
 
 
 # -------------------------------------------------------------------------------------------- ESPnet
@@ -91,11 +78,11 @@ def test_equals_espnet(name: str) -> None:
     package("espnet")
     mechanisms = package("espnet.nets.pytorch_backend.rnn.attentions")
     sizes = {"query_size": H, "memory_size": D, "size": A}
-    ours: Additive | Forward
+    score = partial(Additive, size=A, bias=True)
     if name == "AttAdd":
         ours, theirs = Additive(**sizes, bias=True), mechanisms.AttAdd(D, H, A)
     elif name == "AttForward":  # its features of the previous weights, as in AttLoc, are 0 here
-        ours = Forward(query_size=H, memory_size=D, score=partial(Additive, size=A, bias=True))
+        ours = Forward(query_size=H, memory_size=D, score=score)
         theirs = mechanisms.AttForward(D, H, A, 2, 1)
     elif name == "AttLoc":
         ours = LocationSensitive(**sizes, channels=2, kernel=3)
@@ -128,12 +115,10 @@ def test_equals_espnet(name: str) -> None:
         context, state = theirs(memory.states, LENGTHS, query, state, scaling=1.0)
         contexts.append(context)
         attended.append(state[-1] if isinstance(state, list) else state)
-    if name != "AttForward":
-        assert_equal_results(walk(ours, queries, memory), contexts, attended)
-        return
-    # ESPnet adds 1e-6 to every position including padding and normalises again.
-    for one, two in zip(walk(ours, queries, memory), (contexts, attended), strict=True):
-        torch.testing.assert_close(one, torch.stack(two, dim=1), rtol=0, atol=5e-5)
+    # In AttForward, ESPnet adds 1e-6 to every position including padding and normalises again.
+    atol = 5e-5 if name == "AttForward" else 1e-5
+    stacked = (torch.stack(parts, dim=1) for parts in (contexts, attended))
+    assert_equal_results(walk(ours, queries, memory), *stacked, atol=atol)
 
 
 # ----------------------------------------------------------------------------- Eole (once OpenNMT-py)
@@ -147,13 +132,8 @@ def test_equals_eole(name: str) -> None:
     theirs = package("eole.modules.global_attention").GlobalAttention(D, attn_type=name)
     sizes = {"query_size": D, "memory_size": D}
     weights = {"linear_out.weight": torch.eye(D, 2 * D)}
-    ours: Attention
-    if name == "dot":
-        ours = Dot(**sizes)
-    elif name == "general":
-        ours = General(**sizes)
-    else:
-        ours = Additive(**sizes, size=D, bias=True)
+    mechanisms = {"dot": Dot, "general": General, "mlp": partial(Additive, size=D, bias=True)}
+    ours = mechanisms[name](**sizes)
     queries, memory = prepare(ours)
     if isinstance(ours, General):
         # Projects the query instead of the memory

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from attnlab.nn.attention import Attention
 from attnlab.nn.attention.base import Sizes
-from attnlab.nn.attention.normalisers import Entmax
 from attnlab.types import PAD, Memory
 from networks import (
     ARGUMENTS,
@@ -83,13 +82,6 @@ def test_unsuitable_inner_mechanism_is_rejected(name: str, inner: str) -> None:
     score = partial(ATTENTIONS[inner], **ARGUMENTS.get(inner, {}))
     with pytest.raises(ValueError, match=rf"attention\.score cannot be {inner}: "):
         ATTENTIONS[name](query_size=4, memory_size=4, **{**ARGUMENTS.get(name, {}), "score": score})
-
-
-def test_sizes_and_normaliser_reach_the_base_class() -> None:
-    normaliser = Entmax(2)
-    attention = Scaled(scale=0.5, query_size=7, memory_size=4, normaliser=normaliser)
-    assert (attention.query_size, attention.memory_size) == (7, 4)
-    assert attention.normaliser is normaliser
 
 
 @pytest.mark.parametrize("name", ATTENTIONS)

@@ -23,6 +23,7 @@ from networks import (
     make_attention,
     make_network,
     random_batch,
+    random_memory,
     randomise,
     stepwise,
     walk,
@@ -50,11 +51,11 @@ FIRST = torch.tensor([[0.5, 0.2, 0.3, 0.0], [0.1, 0.9, 0.0, 0.0], [0.0] * 4])
 SECOND = torch.tensor([[0.0, 0.0, 1.0, 0.0], [0.4, 0.6, 0.0, 0.0], [0.0] * 4])
 
 
-def intervene_twice(intervention: Intervention) -> tuple[Tensor, Tensor]:
-    """Return contexts and weights [B, 2, …] of FIRST and SECOND; the states are unit vectors."""
+def intervened(intervention: Intervention, *steps: Tensor) -> tuple[Tensor, Tensor]:
+    """Return contexts and weights [B, T, …] of weights of T steps; the states are unit vectors."""
     attention = InterventionWrapper(QueryWeights(query_size=4, memory_size=4), intervention)
     memory = Memory(torch.eye(4).expand(3, 4, 4), MASK)
-    return walk(attention, torch.stack([FIRST, SECOND], dim=1), memory)
+    return walk(attention, torch.stack(steps, dim=1), memory)
 
 
 @pytest.mark.parametrize(
@@ -62,25 +63,22 @@ def intervene_twice(intervention: Intervention) -> tuple[Tensor, Tensor]:
     [
         ("uniform", [[1 / 3] * 3 + [0], [1 / 2] * 2 + [0] * 2], [[1 / 3] * 3 + [0], [1 / 2] * 2 + [0] * 2]),
         ("argmax", [[1, 0, 0, 0], [0, 1, 0, 0]], [[0, 0, 1, 0], [0, 1, 0, 0]]),
-        ("previous", FIRST[:2].tolist(), FIRST[:2].tolist()),
         ("none", [[0] * 4] * 2, [[0] * 4] * 2),
     ],
 )
 def test_known_values(
     intervention: Intervention, first: list[list[float]], second: list[list[float]]
 ) -> None:
-    contexts, weights = intervene_twice(intervention)
+    contexts, weights = intervened(intervention, FIRST, SECOND)
     torch.testing.assert_close(weights[:2], torch.tensor([first, second]).float().transpose(0, 1))
     assert not weights[2].any()  # a fully masked row
     assert torch.equal(contexts, weights)  # a sum of unit vectors
 
 
 def test_previous_uses_the_preceding_step() -> None:
-    attention = InterventionWrapper(QueryWeights(query_size=4, memory_size=4), "previous")
-    memory = Memory(torch.eye(4).expand(3, 4, 4), MASK)
-    _, weights = walk(attention, torch.stack([FIRST, SECOND, FIRST, FIRST], dim=1), memory)
-    expected = torch.stack([FIRST, FIRST, SECOND, FIRST], dim=1)
-    assert torch.equal(weights, expected)
+    contexts, weights = intervened("previous", FIRST, SECOND, FIRST, FIRST)
+    assert torch.equal(weights, torch.stack([FIRST, FIRST, SECOND, FIRST], dim=1))
+    assert torch.equal(contexts, weights)
 
 
 @given(lengths=st.lists(st.integers(0, 9), min_size=1, max_size=4))
@@ -94,13 +92,12 @@ def test_shuffle_permutes_the_weights(lengths: list[int]) -> None:
 
 def test_shuffles_differ_between_steps_and_seeds() -> None:
     weights = torch.rand(1, 1, 12)
-    memory = Memory(torch.randn(1, 12, 5), torch.ones(1, 12, dtype=torch.bool))
+    memory = random_memory([12], 5)
     inner = QueryWeights(query_size=12, memory_size=5)
 
     def steps(seed: int) -> Tensor:
-        return walk(InterventionWrapper(inner, "shuffled", seed=seed), weights.expand(1, 40, 12), memory)[1][
-            0
-        ]
+        attention = InterventionWrapper(inner, "shuffled", seed=seed)
+        return walk(attention, weights.expand(1, 40, 12), memory)[1][0]
 
     drawn = steps(0)
     assert torch.equal(drawn, steps(0))
@@ -120,7 +117,7 @@ def test_inner_mechanism_is_unaffected(name: str, intervention: Intervention) ->
     same = issubclass(ATTENTIONS[name], Dot)
     inner = make_attention(name, 11 if same else 7, 11).eval()
     queries = torch.randn(2, 4, inner.query_size)
-    memory = Memory(torch.randn(2, 5, 11), torch.arange(5) < torch.tensor([[5], [3]]))
+    memory = random_memory([5, 3], 11)
     _, original = walk(inner, queries, memory)
     contexts, weights = walk(InterventionWrapper(inner, intervention), queries, memory)
     if name != "Differential":  # its context is of signed weights
@@ -140,12 +137,11 @@ def test_inner_mechanism_is_unaffected(name: str, intervention: Intervention) ->
 @settings(max_examples=10)
 def test_padding_and_batch_do_not_change_results(intervention: Intervention, extra: int, row: int) -> None:
     attention = InterventionWrapper(make_attention("CoverageSee", 7, 11), intervention)
-    lengths, queries, states = [5, 3], torch.randn(2, 4, 7), torch.randn(2, 5, 11)
-    _, together = walk(attention, queries, Memory(states, torch.arange(5) < torch.tensor(lengths)[:, None]))
-    length = lengths[row]
-    padded = torch.cat([states[row, :length], torch.randn(extra, 11)])[None]
-    mask = (torch.arange(length + extra) < length)[None]
-    _, alone = walk(attention, queries[row : row + 1], Memory(padded, mask))
+    memory, queries, length = random_memory([5, 3], 11), torch.randn(2, 4, 7), (5, 3)[row]
+    _, together = walk(attention, queries, memory)
+    padded = random_memory([length], 11, padding=extra)
+    padded.states[0, :length] = memory.states[row, :length]
+    _, alone = walk(attention, queries[row : row + 1], padded)
     torch.testing.assert_close(alone[0, :, :length], together[row, :, :length], rtol=0, atol=1e-6)
     assert not alone[0, :, length:].any()
 
@@ -181,7 +177,7 @@ def test_interventions_apply_to_each_head(intervention: Intervention) -> None:
     attention = MultiHead(query_size=7, memory_size=11, size=6, heads=3, score=ScaledDot)
     changed = intervene(attention, intervention)
     queries = 5 * torch.randn(2, 3, 7)
-    memory = Memory(torch.randn(2, 5, 11), torch.ones(2, 5, dtype=torch.bool))
+    memory = random_memory([5, 5], 11)
     contexts, _ = walk(changed, queries, memory)
     heads = []
     for n, head in enumerate(attention.heads):
@@ -205,7 +201,7 @@ def test_signed_weights_and_their_context_are_replaced(heads: int | None) -> Non
     if heads:
         attention = MultiHead(query_size=7, memory_size=12, size=12, heads=heads, score=DIFFERENTIAL)
     randomise(attention)
-    memory = Memory(torch.randn(2, 5, 12), torch.ones(2, 5, dtype=torch.bool))
+    memory = random_memory([5, 5], 12)
     queries = torch.randn(2, 1, 7)
     changed = intervene(attention, "previous")
     for own, other in zip(walk(attention, queries, memory), walk(changed, queries, memory), strict=True):

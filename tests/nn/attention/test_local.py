@@ -13,7 +13,6 @@ from attnlab.types import Memory
 from networks import randomise, walk
 
 LN3 = math.log(3)
-ONE_SIGMA = math.exp(-1 / 2)  # Gaussian at a distance of σ
 
 
 def memory_of(*rows: list[float], padding: int = 1) -> Memory:
@@ -83,24 +82,13 @@ def test_empty_window_has_finite_gradients() -> None:
 # ------------------------------------------------------------------------------------------ predictive
 
 
-def predicted(window: int, length: int, padding: int = 1, share: float = 0.0) -> list[float]:
-    """Return the weights for p = S σ(share) and equal scores."""
-    attention = LocalP(query_size=1, memory_size=1, size=1, window=window)
-    with_zero_parameters(attention)
-    nn.init.constant_(attention.hidden.weight, LN3 / 2)  # tanh(½ ln 3) = ½
-    nn.init.constant_(attention.place.weight, 2 * share)
-    memory = memory_of(*[[5.0]] * length, padding=padding)
-    return walk(attention, torch.ones(1, 1, 1), memory)[1].flatten().tolist()
-
-
-def test_local_p_known_values() -> None:
-    """S = 4 and σ(0) = ½ give p = 2, the second position; D = 2 gives a standard deviation of 1."""
-    assert predicted(2, 4) == pytest.approx([ONE_SIGMA / 4, 1 / 4, ONE_SIGMA / 4, ONE_SIGMA**4 / 4, 0])
-
-
 @pytest.mark.parametrize("padding", [0, 1, 7])
 def test_centre_is_relative_to_the_unpadded_length(padding: int) -> None:
-    assert predicted(1, 2, padding) == pytest.approx([1 / 2, ONE_SIGMA**4 / 2] + [0] * padding)
+    """S = 2 and σ(0) = ½ give p = 1, the first position; the second is 2 standard deviations from it."""
+    attention = with_zero_parameters(LocalP(query_size=1, memory_size=1, size=1, window=1))
+    memory = memory_of([5.0], [5.0], padding=padding)
+    weights = walk(attention, torch.ones(1, 1, 1), memory)[1].flatten().tolist()
+    assert weights == pytest.approx([1 / 2, math.exp(-2) / 2] + [0] * padding)
 
 
 @given(st.integers(1, 4), st.lists(st.floats(-3, 3, width=32), min_size=1, max_size=8))

@@ -6,61 +6,42 @@ from torch import Tensor
 
 from attnlab.nn.attention import Location, LocationSensitive
 from attnlab.types import Memory
-from networks import randomise, walk
-
-LN3 = math.log(3)
-
-
-def memory_of(width: int, length: int, size: int = 1) -> Memory:
-    """Return random states [1, width, size] whose first `length` positions are real."""
-    return Memory(torch.randn(1, width, size), (torch.arange(width) < length)[None])
-
+from networks import random_memory, randomise, walk
 
 # -------------------------------------------------------------------------------------------- location
 
 
-def location_weights(width: int, length: int) -> list[float]:
-    """Return the weights for W = (ln 3, 0, ln 2) and s = 1, proportional to 3 : 1 : 2."""
+@pytest.mark.parametrize(
+    ("length", "padding", "expected"),
+    [
+        (3, 0, [3 / 6, 1 / 6, 2 / 6]),
+        (2, 0, [3 / 4, 1 / 4]),
+        (2, 2, [3 / 4, 1 / 4, 0, 0]),
+        (5, 1, [3 / 6, 1 / 6, 2 / 6, 0, 0, 0]),  # positions beyond `max_length` have no weight
+    ],
+)
+def test_location_known_values(length: int, padding: int, expected: list[float]) -> None:
+    """With W = (ln 3, 0, ln 2) and s = 1, the weights are proportional to 3 : 1 : 2."""
     attention = Location(query_size=1, memory_size=1, max_length=3)
-    attention.positions.weight.data = torch.tensor([[LN3], [0.0], [math.log(2)]])
-    return walk(attention, torch.ones(1, 1, 1), memory_of(width, length))[1].flatten().tolist()
-
-
-def test_location_known_values() -> None:
-    assert location_weights(3, 3) == pytest.approx([3 / 6, 1 / 6, 2 / 6])
-
-
-def test_shorter_sentence_uses_the_first_scores() -> None:
-    assert location_weights(2, 2) == pytest.approx([3 / 4, 1 / 4])
-    assert location_weights(4, 2) == pytest.approx([3 / 4, 1 / 4, 0, 0])
-
-
-def test_positions_beyond_max_length_get_zero_weight() -> None:
-    weights = location_weights(6, 5)
-    assert weights == pytest.approx([3 / 6, 1 / 6, 2 / 6, 0, 0, 0])
-    assert weights[3:] == [0, 0, 0]
+    attention.positions.weight.data = torch.tensor([[math.log(3)], [0.0], [math.log(2)]])
+    _, weights = walk(attention, torch.ones(1, 1, 1), random_memory([length], 1, padding=padding))
+    assert weights.flatten().tolist() == pytest.approx(expected, rel=1e-6, abs=0)
 
 
 def test_location_ignores_the_memory() -> None:
     attention = Location(query_size=3, memory_size=2, max_length=5)
     queries = torch.randn(1, 4, 3)
-    one, two = (walk(attention, queries, memory_of(5, 4, size=2))[1] for _ in range(2))
+    one, two = (walk(attention, queries, random_memory([4], 2, padding=1))[1] for _ in range(2))
     assert torch.equal(one, two)
 
 
 # ---------------------------------------------------------------------------------- location-sensitive
 
 
-def test_initial_state_is_zero() -> None:
-    attention = LocationSensitive(query_size=3, memory_size=2, size=5, channels=2, kernel=3)
-    state = attention.begin(memory_of(4, 3, size=2))
-    assert state.tolist() == [[[0.0] * 4]]
-
-
 def test_location_sensitive_matches_its_equations() -> None:
     attention = LocationSensitive(query_size=3, memory_size=2, size=5, channels=2, kernel=3)
     randomise(attention)
-    memory, queries = memory_of(6, 6, size=2), torch.randn(1, 4, 3)
+    memory, queries = random_memory([6], 2), torch.randn(1, 4, 3)
     W, V = attention.query.weight, attention.key.weight
     U, b, v = attention.past.weight, attention.past.bias, attention.energy.weight[0]
     F = attention.convolution.weight[:, 0]  # [C, K]
@@ -80,7 +61,7 @@ def test_location_sensitive_matches_its_equations() -> None:
 def test_padding_has_no_influence_through_a_wide_convolution() -> None:
     attention = LocationSensitive(query_size=3, memory_size=2, size=5, channels=3, kernel=11)
     randomise(attention)
-    memory, queries = memory_of(9, 4, size=2), torch.randn(1, 5, 3)
+    memory, queries = random_memory([4], 2, padding=5), torch.randn(1, 5, 3)
     alone = Memory(memory.states[:, :4], memory.mask[:, :4])
     padded_weights = walk(attention, queries, memory)[1]
     torch.testing.assert_close(padded_weights[..., :4], walk(attention, queries, alone)[1])

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from attnlab.nn.attention import Mixture
 from attnlab.nn.attention.mixture import MINIMUM_WIDTH
 from attnlab.types import Memory
-from networks import walk
+from networks import random_memory, walk
 
 
 def softplus_inverse(value: float) -> float:
@@ -33,9 +33,7 @@ def mixture(*shapes: tuple[float, float, float]) -> Mixture:
 
 def weights_of(attention: Mixture, length: int, steps: int, padding: int = 2) -> Tensor:
     """Return weights [T, S] for random queries and states."""
-    width = length + padding
-    memory = Memory(torch.randn(1, width, 1), (torch.arange(width) < length)[None])
-    return walk(attention, torch.randn(1, steps, 1), memory)[1][0]
+    return walk(attention, torch.randn(1, steps, 1), random_memory([length], 1, padding=padding))[1][0]
 
 
 @given(
@@ -78,8 +76,7 @@ def test_steps_depend_on_the_query() -> None:
         attention.hidden.bias.zero_()
         attention.shape.weight.copy_(torch.tensor([[0.0], [5.0], [0.0]]))
         attention.shape.bias[1] = 5.0
-    memory = Memory(torch.randn(1, 25, 1), torch.ones(1, 25, dtype=torch.bool))
-    weights = walk(attention, torch.tensor([[[99.0], [-99.0], [99.0]]]), memory)[1][0]
+    weights = walk(attention, torch.tensor([[[99.0], [-99.0], [99.0]]]), random_memory([25], 1))[1][0]
     assert weights.argmax(dim=-1).tolist() == [9, 10, 20]  # positions 10, 10.69, 20.69, counted from 1
 
 
@@ -102,7 +99,7 @@ def test_extreme_components_stay_finite(part: int, large: float, dtype: torch.dt
 def test_initial_step_is_one_position() -> None:
     attention = Mixture(query_size=3, memory_size=2, size=4)
     nn.init.zeros_(attention.shape.weight)
-    memory = Memory(torch.randn(1, 4, 2), torch.ones(1, 4, dtype=torch.bool))
+    memory = random_memory([4], 2)
     _, _, means = attention(torch.randn(1, 1, 3), memory, attention.project(memory), attention.begin(memory))
     assert means.flatten().tolist() == pytest.approx([1.0] * 5)
 
@@ -110,10 +107,7 @@ def test_initial_step_is_one_position() -> None:
 @torch.no_grad()
 def test_means_do_not_drift_under_autocast() -> None:
     attention = Mixture(query_size=3, memory_size=2, size=4, width=0.1)
-    memory, queries = (
-        Memory(torch.randn(2, 90, 2), torch.ones(2, 90, dtype=torch.bool)),
-        torch.randn(2, 90, 3),
-    )
+    memory, queries = random_memory([90, 90], 2), torch.randn(2, 90, 3)
     _, exact = walk(attention, queries, memory)
     with torch.autocast("cpu", torch.bfloat16):
         _, mixed = walk(attention, queries, memory)

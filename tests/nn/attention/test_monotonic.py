@@ -12,7 +12,7 @@ from attnlab.nn.attention import MILk, MoChA, Monotonic
 from attnlab.nn.attention.monotonic import chunkwise_weights, expected_alignment, hard_alignment
 from attnlab.nn.attention.normalisers import Entmax
 from attnlab.types import Memory
-from networks import randomise
+from networks import random_memory, randomise
 
 B, S, H, D, A = 2, 5, 7, 11, 13
 LENGTHS = [5, 2]
@@ -25,8 +25,8 @@ def make(mechanism: type[Monotonic], **options: Any) -> tuple[Monotonic, Memory]
     """Return a mechanism in fp64 with large parameters, and a memory with random values at padding."""
     attention = mechanism(query_size=H, memory_size=D, size=A, **options)
     randomise(attention)
-    mask = torch.arange(S) < torch.tensor(LENGTHS)[:, None]
-    return attention.double(), Memory(torch.randn(B, S, D, dtype=torch.float64), mask)
+    memory = random_memory(LENGTHS, D)
+    return attention.double(), memory._replace(states=memory.states.double())
 
 
 def run(attention: Monotonic, memory: Memory, queries: Tensor) -> tuple[Tensor, Tensor]:
@@ -202,17 +202,6 @@ def chunk_weights(heads: list[float], scores: list[float], chunk: int) -> list[f
     rows = [torch.tensor([[row]], dtype=torch.float64) for row in (heads, scores)]
     mask = torch.ones(1, 1, len(scores), dtype=torch.bool)
     return chunkwise_weights(*rows, mask, chunk, Entmax())[0, 0].tolist()
-
-
-def test_chunk_known_values() -> None:
-    """Head at the third position, windows of two: weights 1/4 and 3/4 for the second and third."""
-    assert chunk_weights([0, 0, 1, 0], [9.0, 0.0, LN3, 9.0], 2) == pytest.approx([0, 1 / 4, 3 / 4, 0])
-    # Truncated at the start
-    assert chunk_weights([1, 0, 0, 0], [9.0, 0.0, LN3, 9.0], 2) == pytest.approx([1, 0, 0, 0])
-    # half of the head at the second position (1/4 · ½ + 3/4 · ½), half at the third
-    assert chunk_weights([0, 0.5, 0.5], [0.0, LN3, 2 * LN3], 2) == pytest.approx(
-        [1 / 8, 3 / 8 + 1 / 8, 3 / 8]
-    )
 
 
 def test_chunk_with_very_low_scores_keeps_its_weights() -> None:

@@ -6,14 +6,10 @@ from torch import Tensor, nn
 
 from attnlab.nn.attention import Attention, MultiHead, ScaledDot
 from attnlab.types import Memory
-from networks import ATTENTIONS, attend, make_attention, randomise
+from networks import ATTENTIONS, attend, make_attention, random_memory, randomise
 
 B, Q, S, H, D, A, N = 2, 3, 5, 7, 11, 6, 3
 WITHOUT_SCORE = {"NoAttention", "Final", "MultiHead"}
-
-
-def make_memory() -> Memory:
-    return Memory(torch.randn(B, S, D), torch.tensor([[True] * S, [True] * 2 + [False] * (S - 2)]))
 
 
 def test_scaled_dot_heads_equal_torch_multihead_attention() -> None:
@@ -29,7 +25,7 @@ def test_scaled_dot_heads_equal_torch_multihead_attention() -> None:
             "out_proj.weight": torch.eye(A),
         }
     )
-    query, memory = torch.randn(B, Q, A), make_memory()
+    query, memory = torch.randn(B, Q, A), random_memory([S, 2], D)
     expected, expected_weights = reference(query, memory.states, memory.states, key_padding_mask=~memory.mask)
     context, weights = attend(attention, query, memory)
     torch.testing.assert_close(context, attention.output(expected), rtol=0, atol=1e-5)
@@ -41,7 +37,7 @@ def test_heads_equal_the_mechanism_on_slices(name: str) -> None:
     """Each head is the mechanism on its slices of query, keys and values, also with state."""
     attention = MultiHead(query_size=H, memory_size=D, size=A, heads=N, score=partial(inner, name)).eval()
     randomise(attention)
-    memory = make_memory()
+    memory = random_memory([S, 2], D)
     keys, state = attention.project(memory), attention.begin(memory)
     alone = [head.begin(memory) for head in attention.heads]
     for _ in range(2):
@@ -72,7 +68,7 @@ def test_every_head_uses_the_normaliser() -> None:
     attention = MultiHead(
         query_size=H, memory_size=D, size=A, heads=N, score=ScaledDot, normaliser=all_on_the_first
     )
-    _, weights = attend(attention, torch.randn(B, Q, H), make_memory())
+    _, weights = attend(attention, torch.randn(B, Q, H), random_memory([S, 2], D))
     assert (weights[..., 0] == 1).all()
 
 

@@ -32,16 +32,10 @@ def some_real(*shape: int) -> Tensor:
     return mask
 
 
-# -------------------------------------------------------------------------------------- known values
-
-
 @every
 def test_temperature_divides_the_scores(name: str) -> None:
     scores, mask = torch.randn(5, 7), some_real(5, 7)
     torch.testing.assert_close(make(name, temperature=0.5)(scores, mask), make(name)(2 * scores, mask))
-
-
-# -------------------------------------------------------------------------- against the entmax package
 
 
 @sparse
@@ -55,9 +49,6 @@ def test_weights_equal_the_entmax_package(name: str, spread: float, width: int, 
     expected = PACKAGE[name](scores.masked_fill(~mask, -1e9), dim=-1)
     tolerance = 1e-5 if dtype == torch.float32 else 1e-9
     torch.testing.assert_close(make(name)(scores, mask), expected, rtol=0, atol=tolerance)
-
-
-# --------------------------------------------------------------------- properties of all normalisers
 
 
 @every

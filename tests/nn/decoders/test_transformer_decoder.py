@@ -22,6 +22,7 @@ from networks import (
     TARGET_WIDTH,
     TARGET_WORDS,
     assemble,
+    assert_sentences_are_independent,
     assert_teacher_forcing_equals_steps,
     forced_logits,
     make_attention,
@@ -35,6 +36,16 @@ from plain_search import plain_beam, plain_greedy, single
 
 D, H, HEADS = 8, 12, 2
 POSITIONS = ("none", "learned", "sinusoidal", "rotary", "alibi")
+TORCH_NAMES = {
+    "self_attn.in_proj_": "self_attention.input.",
+    "self_attn.out_proj.": "self_attention.output.",
+    "linear1.": "feed_forward.0.",
+    "linear2.": "feed_forward.2.",
+    "norm1.": "self_attention_norm.",
+    "norm2.": "attention_norm.",
+    "norm3.": "feed_forward_norm.",
+}
+"""Prefixes of the parameters of a layer in torch, and here."""
 
 
 def make(
@@ -91,26 +102,18 @@ def test_equals_torch_decoder_with_the_same_weights() -> None:
         reference.layers, decoder.blocks, decoder.attention.layers, strict=True
     ):
         cross = [attention.query.weight, attention.key.weight, attention.value.weight]
+        weights = ours.state_dict()
         theirs.load_state_dict(
             {
-                "self_attn.in_proj_weight": ours.self_attention.input.weight,
-                "self_attn.in_proj_bias": ours.self_attention.input.bias,
-                "self_attn.out_proj.weight": ours.self_attention.output.weight,
-                "self_attn.out_proj.bias": ours.self_attention.output.bias,
                 "multihead_attn.in_proj_weight": torch.cat(cross),
                 "multihead_attn.in_proj_bias": torch.zeros(3 * D),
                 "multihead_attn.out_proj.weight": attention.output.weight,
                 "multihead_attn.out_proj.bias": torch.zeros(D),
-                "linear1.weight": ours.feed_forward[0].weight,
-                "linear1.bias": ours.feed_forward[0].bias,
-                "linear2.weight": ours.feed_forward[2].weight,
-                "linear2.bias": ours.feed_forward[2].bias,
-                "norm1.weight": ours.self_attention_norm.weight,
-                "norm1.bias": ours.self_attention_norm.bias,
-                "norm2.weight": ours.attention_norm.weight,
-                "norm2.bias": ours.attention_norm.bias,
-                "norm3.weight": ours.feed_forward_norm.weight,
-                "norm3.bias": ours.feed_forward_norm.bias,
+                **{
+                    f"{name}{kind}": weights[f"{our_name}{kind}"]
+                    for name, our_name in TORCH_NAMES.items()
+                    for kind in ("weight", "bias")
+                },
             }
         )
     batch = random_batch([3, 7], [T - 1, T - 1])
@@ -131,14 +134,7 @@ def test_equals_torch_decoder_with_the_same_weights() -> None:
 def test_padding_and_other_sentences_change_no_logit(positions: str) -> None:
     network = make("CoverageSee" if positions == "rotary" else "MultiHead", positions=positions)
     sources, targets = random_rows([3, 7, 1, 5], SOURCE_WORDS), random_rows([4, 2, 5, 3], TARGET_WORDS)
-    together = network(make_batch(sources, targets, padding=2))
-    logits = network.readout(together.features)
-    for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
-        alone = network(make_batch([source], [target]))
-        steps, width = len(target) + 1, len(source)
-        torch.testing.assert_close(logits[row, :steps], network.readout(alone.features)[0], rtol=0, atol=1e-5)
-        torch.testing.assert_close(together.weights[row, :steps, :width], alone.weights[0], rtol=0, atol=1e-5)
-        assert not together.weights[row, :, width:].any()
+    assert_sentences_are_independent(network, sources, targets, padding=2)
 
 
 @pytest.mark.parametrize(

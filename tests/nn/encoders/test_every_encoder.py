@@ -10,7 +10,13 @@ import torch.nn.functional as F
 from hydra.utils import get_class
 
 from attnlab.nn.decoders import LuongDecoder
-from attnlab.nn.encoders import BagEncoder, ConvolutionalEncoder, Encoder, TransformerEncoder
+from attnlab.nn.encoders import (
+    BagEncoder,
+    ConvolutionalEncoder,
+    Encoder,
+    RecurrentEncoder,
+    TransformerEncoder,
+)
 from networks import (
     ATTENTIONS,
     STATE,
@@ -33,6 +39,10 @@ ENCODERS["TransformerEncoder"] = partial(TransformerEncoder, heads=2)
 for positions in ("none", "learned", "rotary", "alibi"):
     ENCODERS[f"TransformerEncoder with {positions} positions"] = partial(
         TransformerEncoder, heads=2, positions=positions
+    )
+for cell in ("lstm", "gru"):
+    ENCODERS[f"RecurrentEncoder with {cell} and layer norm"] = partial(
+        RecurrentEncoder, cell=cell, layers=2, layer_norm=True
     )
 ENCODERS["BagEncoder with positions"] = partial(BagEncoder, positions="sinusoidal")
 every_encoder = pytest.mark.parametrize("name", ENCODERS)
@@ -115,10 +125,15 @@ def test_positions_of_self_attention_are_refused_without_it(encoder: Any, kind: 
         encoder(input_size=E, size=SIZE, positions=kind)
 
 
-def test_dropout_is_only_in_training() -> None:
-    for name in ("MinGRUEncoder", "ConvolutionalEncoder", "TransformerEncoder"):
-        encoder = ENCODERS[name](input_size=E, size=SIZE, dropout=0.5)
-        embedded = torch.randn(2, 4, E)
-        assert not torch.equal(*(encode(encoder, embedded, [4, 3]).states for _ in range(2)))
-        encoder.eval()
-        assert torch.equal(*(encode(encoder, embedded, [4, 3]).states for _ in range(2)))
+@pytest.mark.parametrize(
+    "make",
+    [
+        partial(RecurrentEncoder, layers=2),
+        *(ENCODERS[name] for name in ("MinGRUEncoder", "ConvolutionalEncoder", "TransformerEncoder")),
+    ],
+)
+def test_dropout_is_only_in_training(make: Callable[..., Encoder]) -> None:
+    encoder, embedded = make(input_size=E, size=SIZE, dropout=0.5), torch.randn(2, 4, E)
+    assert not torch.equal(*(encode(encoder, embedded, [4, 3]).states for _ in range(2)))
+    encoder.eval()
+    assert torch.equal(*(encode(encoder, embedded, [4, 3]).states for _ in range(2)))
