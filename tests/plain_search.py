@@ -129,6 +129,16 @@ def plain_beam(
     return finished
 
 
+def plain_search(
+    network: Seq2Seq, sentence: Batch, size: int, max_length: int, restrict: Restriction = unrestricted
+) -> list[tuple[float, list[int]]]:
+    """Search greedily if the size is 1, otherwise with a beam."""
+    if size > 1:
+        return plain_beam(network, sentence, size, max_length, 1.0, restrict)
+    tokens, score = plain_greedy(network, sentence, max_length, restrict)
+    return [(score, tokens)]
+
+
 def plain_sample(
     network: Seq2Seq,
     sentence: Batch,

@@ -1,20 +1,13 @@
-from functools import partial
-
 import pytest
 import torch
 
 from attnlab.data.alignment import alignment_matrix, output_links
 from attnlab.data.corpus import Pair
-from attnlab.data.examples import encode
-from attnlab.data.tokenization.train import characters, subwords, symbols, whitespace, words
+from attnlab.data.tokenization.train import characters, subwords, whitespace, words
 from attnlab.data.tokenization.vocabularies import Vocabularies
+from digits import DIGITS, encode_all
 
-digits = symbols(["3"], count=7)
-DIGITS = Vocabularies(digits, digits)
 PAIRS = [Pair("3 4 5", "5 4 3"), Pair("6", "6 6 6 6"), Pair("7 8", "")]
-encode_all = partial(encode, source_eos=False, max_source_length=None, max_target_length=None)
-
-
 ALIGNMENTS = [((2, 0), (1, 1), (0, 2)), ((0, 0), (0, 3)), None]
 
 
@@ -41,17 +34,14 @@ def test_output_alignment_ends_at_the_first_difference_to_the_reference(
     output: list[int], links: list[list[int]]
 ) -> None:
     batch = encode_all(PAIRS, DIGITS)[[2, 0, 1]]
-    alignment = ALIGNMENTS[0]
-    assert alignment is not None
-    assert output_links(alignment, batch, 1, output) == links
+    assert output_links(((2, 0), (1, 1), (0, 2)), batch, 1, output) == links
 
 
 @pytest.mark.parametrize("source_eos", [False, True])
 def test_links_to_truncated_tokens_are_dropped(source_eos: bool) -> None:
     # 3 4 (EOS) → 5 4 EOS: the links of 3 and 5 to truncated tokens must not move to EOS or another row
-    examples = encode(
-        PAIRS, DIGITS, source_eos=source_eos, max_source_length=2 + source_eos, max_target_length=3
-    )
+    limits = {"max_source_length": 2 + source_eos, "max_target_length": 3}
+    examples = encode_all(PAIRS, DIGITS, source_eos=source_eos, **limits)
     gold = alignment_matrix(examples[[0, 1]], ALIGNMENTS[:2])
     assert gold.nonzero().tolist() == [[0, 1, 1], [1, 0, 0]]
     gold = alignment_matrix(examples[[1, 2]], [((0, 1), (1, 0), (0, 2), (9, 9)), ((1, 0),)])
@@ -62,7 +52,7 @@ def test_gold_alignment_needs_tokenizers_of_whole_words() -> None:
     pair = Pair("3 4", "4 3", ((0, 1),))
     assert DIGITS.gold_alignment(pair) == pair.alignment
     for tokenizer in (characters(["3 4"], max_size=None), subwords(["3 4 3 4"], max_size=30)):
-        assert Vocabularies(tokenizer, digits).gold_alignment(pair) is None
-        assert Vocabularies(digits, tokenizer).gold_alignment(pair) is None
+        assert Vocabularies(tokenizer, DIGITS.target).gold_alignment(pair) is None
+        assert Vocabularies(DIGITS.source, tokenizer).gold_alignment(pair) is None
     for whole in (whitespace(["3 4"], max_size=None), words(["3 4"], max_size=None)):
         assert Vocabularies(whole, whole).gold_alignment(pair) == pair.alignment

@@ -1,11 +1,8 @@
 import pytest
 
-from attnlab.data.corpus import Corpus, Pair
+from attnlab.data.corpus import Corpus
 from attnlab.errors import UserError
-
-
-def numbered(count: int) -> list[Pair]:
-    return [Pair(str(i), f"target {i}") for i in range(count)]
+from digits import numbered
 
 
 def test_training_needs_training_and_validation_pairs():

@@ -8,17 +8,9 @@ from torch import Tensor
 
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datamodule import Seq2SeqData
-from attnlab.data.tokenization.train import symbols
-from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.types import EOS, SOS, Batch
+from digits import DIGITS
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
-    pytest.mark.filterwarnings("ignore:.*your dataloader is not resumable"),  # but its order is
-    pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning"),  # Lightning 2.6 on torch 2.13
-]
-
-digits = symbols(["3"], count=7)
 CORPUS = Corpus(
     train=[Pair(" ".join("3456789"[: 1 + place % 7]), "3") for place in range(10)],
     val=[Pair("3 4 5", "5"), Pair("3", "4")],
@@ -27,7 +19,7 @@ CORPUS = Corpus(
 
 
 def data(**settings: Any) -> Seq2SeqData:
-    return Seq2SeqData(CORPUS, Vocabularies(digits, digits), **{"batch_size": 3, **settings})
+    return Seq2SeqData(CORPUS, DIGITS, **{"batch_size": 3, **settings})
 
 
 class Recorder(LightningModule):

@@ -1,5 +1,3 @@
-"""Digests of the data of a run."""
-
 from typing import Any
 
 import pytest

@@ -6,17 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnlab.data.corpus import Origin, Pair
-from attnlab.data.examples import Examples, encode
-from attnlab.data.tokenization.train import subwords, symbols, whitespace
-from attnlab.data.tokenization.vocabularies import Vocabularies, train_vocabularies
+from attnlab.data.examples import Examples
+from attnlab.data.tokenization.train import subwords, whitespace
+from attnlab.data.tokenization.vocabularies import train_vocabularies
 from attnlab.errors import UserError
 from attnlab.types import EOS, PAD, SOS, Batch
+from digits import DIGITS, encode_all
 from networks import sequences
 
-digits = symbols(["3"], count=7)
-DIGITS = Vocabularies(digits, digits)
 PAIRS = [Pair("3 4 5", "5 4 3"), Pair("6", "6 6 6 6"), Pair("7 8", "")]
-encode_all = partial(encode, source_eos=False, max_source_length=None, max_target_length=None)
 
 
 def test_batch_is_padded_to_its_longest_sequence() -> None:
@@ -30,29 +28,30 @@ def test_batch_is_padded_to_its_longest_sequence() -> None:
     assert {tensor.dtype for tensor in batch if tensor is not None} == {torch.int64}
 
 
-def test_source_and_target_lengths() -> None:
-    examples = encode_all(PAIRS, DIGITS)
-    assert len(examples) == 3
-    assert examples.source_lengths.tolist() == [3, 1, 2]
+@pytest.mark.parametrize(
+    ("source_eos", "sources", "lengths"),
+    [
+        (False, [[3, 4, 5], [6, PAD, PAD]], [3, 1, 2]),
+        (True, [[3, 4, 5, EOS], [6, EOS, PAD, PAD]], [4, 2, 3]),
+    ],
+)
+def test_source_eos_ends_sources(source_eos: bool, sources: list[list[int]], lengths: list[int]) -> None:
+    examples = encode_all(PAIRS, DIGITS, source_eos=source_eos)
+    assert examples[[0, 1]].source.tolist() == sources
+    assert examples.source_lengths.tolist() == lengths
     assert examples.target_lengths.tolist() == [4, 5, 1]
-
-
-def test_source_eos_ends_sources_with_eos() -> None:
-    examples = encode_all(PAIRS, DIGITS, source_eos=True)
-    assert examples[[0, 1]].source.tolist() == [[3, 4, 5, EOS], [6, EOS, PAD, PAD]]
-    assert examples.source_lengths.tolist() == [4, 2, 3]
 
 
 @pytest.mark.parametrize(("source_eos", "source"), [(False, [3, 4]), (True, [3, EOS])])
 def test_length_limits_count_and_keep_eos(source_eos: bool, source: list[int]) -> None:
-    examples = encode(PAIRS, DIGITS, source_eos=source_eos, max_source_length=2, max_target_length=3)
+    examples = encode_all(PAIRS, DIGITS, source_eos=source_eos, max_source_length=2, max_target_length=3)
     assert examples[[0]].source.tolist() == [source]
     assert examples[[0, 1]].target.tolist() == [[SOS, 5, 4, EOS], [SOS, 6, 6, EOS]]
     assert examples.target_lengths.tolist() == [3, 3, 1]
 
 
 def test_truncated_sequences_are_counted(caplog: pytest.LogCaptureFixture) -> None:
-    encode(PAIRS, DIGITS, source_eos=False, max_source_length=2, max_target_length=4)
+    encode_all(PAIRS, DIGITS, max_source_length=2, max_target_length=4)
     assert caplog.messages == [
         "1 of 3 sources are truncated to 2 tokens: batching.max_source_length",
         "1 of 3 targets are truncated to 3 tokens: batching.max_target_length",
@@ -99,9 +98,9 @@ def test_far_longer_sequences_are_reported_with_their_place(caplog: pytest.LogCa
 
 def test_length_limits_must_leave_space_for_text() -> None:
     with pytest.raises(UserError, match=r"max_source_length=1 must be at least 2"):
-        encode(PAIRS, DIGITS, source_eos=True, max_source_length=1, max_target_length=None)
+        encode_all(PAIRS, DIGITS, source_eos=True, max_source_length=1)
     with pytest.raises(UserError, match=r"max_target_length=1 must be at least 2"):
-        encode(PAIRS, DIGITS, source_eos=False, max_source_length=1, max_target_length=1)
+        encode_all(PAIRS, DIGITS, max_source_length=1, max_target_length=1)
 
 
 @pytest.mark.parametrize("link", [(2, 0), (0, 1), (99999999999999999999, 0)])

@@ -6,13 +6,7 @@ import pytest
 from attnlab.data.corpus import Pair
 from attnlab.data.datasets.pair_files import Layout
 from attnlab.data.datasets.pairs import load_pairs
-from attnlab.data.features import (
-    columns_of,
-    feature_ids,
-    pair_with_features,
-    split_features,
-    with_features,
-)
+from attnlab.data.features import columns_of, feature_ids, pair_with_features, split_features, with_features
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.train import characters, whitespace
 from attnlab.errors import UserError

@@ -5,23 +5,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attnlab.data.corpus import Pair
 from attnlab.data.splitting import split
 from attnlab.errors import UserError
+from digits import numbered
 
 
-def numbered(count: int) -> list[Pair]:
-    return [Pair(str(i), f"target {i}") for i in range(count)]
-
-
-def test_split_without_groups_has_the_exact_fractions():
-    train, val, test = split(numbered(50), val_fraction=0.1, test_fraction=0.2, seed=3)
-    assert (len(train), len(val), len(test)) == (35, 5, 10)
-
-
-def test_split_keeps_all_pairs_and_shuffles():
-    pairs = numbered(50)
-    parts = split(pairs, val_fraction=0.1, test_fraction=0.2, seed=3)
+@pytest.mark.parametrize("groups", [None, [i // 3 for i in range(300)]], ids=["pairs", "equal groups"])
+def test_split_has_the_exact_fractions_keeps_all_pairs_and_shuffles(groups: list[int] | None):
+    pairs = numbered(300)
+    parts = split(pairs, val_fraction=0.1, test_fraction=0.2, seed=0, groups=groups)
+    assert [len(part) for part in parts] == [210, 30, 60]
     assert Counter(chain(*parts)) == Counter(pairs)
     assert all(part != sorted(part) for part in parts)
 
@@ -33,20 +26,9 @@ def test_split_depends_only_on_the_seed():
 
 
 def test_only_a_fraction_of_zero_gives_an_empty_split():
-    assert split(numbered(4), val_fraction=0.01, seed=0)[2] == []
-    assert [len(part) for part in split(numbered(4), val_fraction=0.01, test_fraction=0.01, seed=0)] == [
-        2,
-        1,
-        1,
-    ]
-
-
-def test_split_of_equal_groups_has_the_exact_fractions():
-    pairs = numbered(60)
-    train, val, test = split(
-        pairs, val_fraction=0.1, test_fraction=0.2, seed=0, groups=[i // 3 for i in range(60)]
-    )
-    assert (len(train), len(val), len(test)) == (42, 6, 12)
+    for test_fraction, sizes in ((0, [3, 1, 0]), (0.01, [2, 1, 1])):
+        parts = split(numbered(4), val_fraction=0.01, test_fraction=test_fraction, seed=0)
+        assert [len(part) for part in parts] == sizes
 
 
 def test_large_group_goes_to_training():

@@ -11,13 +11,14 @@ from attnlab.errors import UserError
 from attnlab.training.initialisation import load_word_vectors
 from tiny_runs import SYNTHETIC, TINY, build_all
 
-IDS = {"dog": 3, "cat": 5, ". .": 7}
+IDS = {"dog": 3, "cat": 5, ". .": 7, "7": 9}
 GLOVE = "the 0.1 0.2 0.3\ndog 1 2 3\n. . 4 5 6\ndog 9 9 9\ncat -1e-2 0 1\n"
 
 
-def read(path: Path, content: str | bytes, size: int = 3) -> dict[int, np.ndarray]:
+def read(path: Path, content: str | bytes, size: int = 3) -> dict[int, list[float]]:
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return read_word_vectors(str(path), IDS.get, size=size, setting="embedding.source_vectors")
+    vectors = read_word_vectors(str(path), IDS.get, size=size, setting="embedding.source_vectors")
+    return {id: vector.tolist() for id, vector in vectors.items()}
 
 
 @pytest.mark.parametrize(
@@ -33,10 +34,8 @@ def read(path: Path, content: str | bytes, size: int = 3) -> dict[int, np.ndarra
     ids=["glove", "word2vec", "bom and crlf", "trailing spaces", "tabs", "gzip"],
 )
 def test_text_formats_are_read(tmp_path: Path, content: str | bytes):
-    vectors = read(tmp_path / "vectors.vec", content)
-    assert {id: vector.tolist() for id, vector in vectors.items()} == {
-        3: [1, 2, 3], 7: [4, 5, 6], 5: [np.float32(-0.01), 0, 1]
-    }  # fmt: skip
+    expected = {3: [1, 2, 3], 7: [4, 5, 6], 5: [np.float32(-0.01), 0, 1]}
+    assert read(tmp_path / "vectors.vec", content) == expected
 
 
 @pytest.mark.parametrize(
@@ -45,10 +44,7 @@ def test_text_formats_are_read(tmp_path: Path, content: str | bytes):
 def test_only_two_whole_numbers_are_a_header(
     tmp_path: Path, content: str, expected: dict[int, list[float]]
 ) -> None:
-    path, size = tmp_path / "vectors.vec", len(expected[3])
-    path.write_text(content)
-    read = read_word_vectors(str(path), {"dog": 3, "7": 9}.get, size=size, setting="embedding.source_vectors")
-    assert {id: vector.tolist() for id, vector in read.items()} == expected
+    assert read(tmp_path / "vectors.vec", content, size=len(expected[3])) == expected
 
 
 @pytest.mark.parametrize(

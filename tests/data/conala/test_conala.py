@@ -1,6 +1,8 @@
 import hashlib
 import json
 import zipfile
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,11 @@ def item(number: int, **changes) -> dict:
 
 ITEMS = [item(number) for number in range(20)]
 """Two examples of each of ten questions."""
+
+
+def distinct(count: int) -> list[dict]:
+    """Return examples whose intents have no word in common."""
+    return [item(n, intent=f"i{n} j{n}", rewritten_intent=f"r{n} s{n}") for n in range(count)]
 
 
 @pytest.fixture
@@ -55,26 +62,22 @@ def test_source_is_the_rewritten_intent_and_target_the_snippet(write):
     assert corpus.metrics == ("conala_bleu", "parses")
 
 
-def test_examples_of_a_question_are_in_one_split(write):
-    for seed in range(5):
-        corpus = load_file(write(ITEMS), seed=seed)
-        assert (len(corpus.train), len(corpus.val)) == (16, 4)
-        questions = [{int(p.target[2:-1]) // 2 for p in part} for part in (corpus.train, corpus.val)]
-        assert not questions[0] & questions[1]
+def questions(pairs: Iterable[Pair]) -> set[int]:
+    return {int(pair.target[2:-1]) // 2 for pair in pairs}
 
 
-def test_split_without_question_groups(write):
-    split_questions = 0
+@pytest.mark.parametrize("group_by_question", [True, False])
+def test_examples_of_a_question_are_in_one_split_if_grouped(write, group_by_question: bool):
+    divided = 0
     for seed in range(5):
-        corpus = load_file(write(ITEMS), seed=seed, group_by_question=False)
+        corpus = load_file(write(ITEMS), seed=seed, group_by_question=group_by_question)
         assert (len(corpus.train), len(corpus.val)) == (16, 4)
-        questions = [{int(p.target[2:-1]) // 2 for p in part} for part in (corpus.train, corpus.val)]
-        split_questions += len(questions[0] & questions[1])
-    assert split_questions > 0
+        divided += len(questions(corpus.train) & questions(corpus.val))
+    assert (divided == 0) == group_by_question
 
 
 def test_held_out_examples_are_the_same_for_every_configuration(write):
-    different = [item(n, intent=f"i{n} j{n}", rewritten_intent=f"r{n} s{n}") for n in range(20)]
+    different = distinct(20)
     path = write([*different[:-1], different[-1] | {"rewritten_intent": None}])
     plain = load_file(path)
     settings = ({}, {"seed": 3}, {"keep_unrewritten": True}, {"near_duplicates": 0.9}, {"max_tokens": 4})
@@ -85,10 +88,7 @@ def test_held_out_examples_are_the_same_for_every_configuration(write):
         assert name == "test/held_out"
         held_out.add(tuple(corpus.splits[name]))
         assert not {*corpus.splits[name]} & train_and_val(corpus)
-        questions = [
-            {int(p.target[2:-1]) // 2 for p in part} for part in (corpus.splits[name], train_and_val(corpus))
-        ]
-        assert not questions[0] & questions[1]
+        assert not questions(corpus.splits[name]) & questions(train_and_val(corpus))
     assert len(held_out) == 1
     assert len(next(iter(held_out))) == 4
     excluded = load_file(path, held_out_fraction=0.2)
@@ -100,7 +100,7 @@ def test_held_out_examples_are_the_same_for_every_configuration(write):
 
 @pytest.mark.parametrize("fraction", [0.1, 0.3])
 def test_default_development_split_is_not_held_out(write, fraction: float):
-    path = write([item(n, intent=f"i{n} j{n}", rewritten_intent=f"r{n} s{n}") for n in range(40)])
+    path = write(distinct(40))
     default = load_file(path, val_fraction=0.1, seed=0)
     held_out = load_file(path, held_out_fraction=fraction, score_held_out=True).splits["test/held_out"]
     assert len(default.val) == 4
@@ -110,8 +110,7 @@ def test_default_development_split_is_not_held_out(write, fraction: float):
 
 def test_held_out_and_official_test_sets_are_named(write):
     test = write([item(100)], "test.json")
-    different = [item(n, intent=f"i{n} j{n}", rewritten_intent=f"r{n} s{n}") for n in range(20)]
-    corpus = load_file(write(different), test=test, held_out_fraction=0.2, score_held_out=True)
+    corpus = load_file(write(distinct(20)), test=test, held_out_fraction=0.2, score_held_out=True)
     assert corpus.test_splits == ("test/official", "test/held_out")
     with pytest.raises(UserError, match=r"score_held_out=true needs data.held_out_fraction above 0"):
         load_file(write(ITEMS), score_held_out=True)
@@ -125,19 +124,11 @@ def test_examples_without_a_rewritten_intent_are_dropped_or_use_the_intent(write
 
 
 def test_max_tokens_drops_long_examples(write):
-    path = write(
-        [
-            *ITEMS,
-            item(50, snippet="a b c\n\n     d"),
-            item(51, snippet="a b c d e"),
-            item(52, rewritten_intent="a b c d e"),
-        ]
-    )
-    assert {pair.target for pair in train_and_val(load_file(path, max_tokens=4))} >= {
-        "a b c\n\n     d",
-        "f(0)",
-    }
-    assert len(train_and_val(load_file(path, max_tokens=4))) == 21
+    short, long = "a b c\n\n     d", "a b c d e"
+    path = write([*ITEMS, item(50, snippet=short), item(51, snippet=long), item(52, rewritten_intent=long)])
+    kept = train_and_val(load_file(path, max_tokens=4))
+    assert {pair.target for pair in kept} >= {short, "f(0)"}
+    assert len(kept) == 21
     assert len(train_and_val(load_file(path, max_tokens=5))) == 23
     assert len(train_and_val(load_file(path, max_tokens=None))) == 23
 
@@ -279,50 +270,45 @@ TRAIN = json.dumps(ITEMS)
 MD5 = hashlib.md5(TRAIN.encode()).hexdigest()
 
 
-def download_and_load(**settings) -> Corpus:
-    return load_conala(near_duplicates=None, preparation=None, **settings)
-
-
-def archive(folder: Path, *, test_member: str = TEST_MEMBER) -> Path:
-    path = folder / "conala.zip"
-    with zipfile.ZipFile(path, "w") as opened:
-        opened.writestr(TRAIN_MEMBER, TRAIN)
-        opened.writestr(test_member, json.dumps([item(77)]))
-    return path
-
-
-def test_archive_provides_training_and_test_examples(served: tuple[Path, str], tmp_path: Path):
+@pytest.fixture
+def archive(served: tuple[Path, str], tmp_path: Path) -> Callable[..., partial[Corpus]]:
+    """Serve an archive with the corpus; return a function that downloads and loads it."""
     folder, address = served
-    archive(folder)
-    corpus = download_and_load(cache=str(tmp_path / "cache"), url=f"{address}/conala.zip", train_md5=MD5)
+
+    def serve(*, test_member: str = TEST_MEMBER, size: int | None = None) -> partial[Corpus]:
+        path = folder / "conala.zip"
+        with zipfile.ZipFile(path, "w") as opened:
+            opened.writestr(TRAIN_MEMBER, TRAIN)
+            opened.writestr(test_member, json.dumps([item(77)]))
+        path.write_bytes(path.read_bytes()[:size])
+        settings = {"cache": str(tmp_path / "cache"), "url": f"{address}/conala.zip"}
+        return partial(load_conala, near_duplicates=None, preparation=None, **settings)
+
+    return serve
+
+
+def test_archive_provides_training_and_test_examples(archive, tmp_path: Path):
+    corpus = archive()(train_md5=MD5)
     assert len(train_and_val(corpus)) == 20
     assert corpus.test == [Pair("do `77`", "f(77)")]
     assert [file.suffix for file in (tmp_path / "cache").iterdir()] == [".zip"]
 
 
-def test_test_file_replaces_the_test_file_of_the_archive(served: tuple[Path, str], tmp_path: Path, write):
-    folder, address = served
-    archive(folder, test_member="elsewhere.json")
-    settings = {"cache": str(tmp_path / "cache"), "url": f"{address}/conala.zip", "train_md5": MD5}
-    corpus = download_and_load(test=write([item(88)], "test.json"), **settings)
-    assert corpus.test == [Pair("do `88`", "f(88)")]
+def test_test_file_replaces_the_test_file_of_the_archive(archive, write):
+    load = archive(test_member="elsewhere.json")
+    assert load(train_md5=MD5, test=write([item(88)], "test.json")).test == [Pair("do `88`", "f(88)")]
     with pytest.raises(UserError, match=r"conala-test.json\): cannot be read from the archive"):
-        download_and_load(**settings)
+        load(train_md5=MD5)
 
 
-def test_archive_with_a_wrong_checksum_is_rejected(served: tuple[Path, str], tmp_path: Path):
-    folder, address = served
-    archive(folder)
+def test_archive_with_a_wrong_checksum_is_rejected(archive):
     with pytest.raises(UserError, match=f"MD5 is {MD5}, expected 3c339ac6a45566f70a2a74db1ef3cc3a. Delete"):
-        download_and_load(cache=str(tmp_path / "cache"), url=f"{address}/conala.zip")
+        archive()()
 
 
-def test_truncated_archive_is_rejected(served: tuple[Path, str], tmp_path: Path):
-    folder, address = served
-    whole = archive(folder)
-    whole.write_bytes(whole.read_bytes()[:200])
+def test_truncated_archive_is_rejected(archive):
     with pytest.raises(UserError, match=r"conala.zip \(conala-corpus/conala-train.json\): cannot be read"):
-        download_and_load(cache=str(tmp_path / "cache"), url=f"{address}/conala.zip", train_md5=MD5)
+        archive(size=200)(train_md5=MD5)
 
 
 def mined(number: int, probability: object, **changes: object) -> str:

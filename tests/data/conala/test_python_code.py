@@ -1,5 +1,4 @@
 import ast
-import warnings
 
 import pytest
 from hypothesis import example, given, settings
@@ -148,9 +147,3 @@ def test_units_of_strings_and_comments() -> None:
         *(("f",), ("(",), ("r'", "a b", "'"), (",",), ('"', "", '"'), (")",), ("#", " c"))
     ]
     assert units("'not closed") == [("'", "not closed")]
-
-
-def test_parsing_emits_no_warnings() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert parse("'\\d' is 'x'") is not None

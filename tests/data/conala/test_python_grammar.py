@@ -11,13 +11,13 @@ from attnlab.data.conala.grammar import can_be_continued, is_python
 from attnlab.data.conala.python_code import cut, join, parse
 from attnlab.data.conala.tokenizer import python
 from attnlab.data.corpus import Pair
-from attnlab.data.examples import encode
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.constraints import Constraints, Grammar, log_probabilities
 from attnlab.decoding.translator import Translator
 from attnlab.files.predictions import Prediction
 from attnlab.types import EOS
-from plain_search import FORBIDDEN, make, plain_beam, plain_greedy, single
+from digits import encode_all
+from plain_search import FORBIDDEN, make, plain_search, single
 
 SNIPPETS = [
     "sorted(d.items(), key=lambda x: x[1], reverse=True)",
@@ -39,19 +39,10 @@ def test_every_prefix_of_valid_code_can_be_continued(code: str) -> None:
 
 
 ERRORS = [
-    "x )",
-    "x = = 3",
-    "f(a b",
-    "import import",
-    "x y",
-    "print 'a'",
-    "for x y",
-    "a[1:2)",
-    "'a' b",
-    "f(a=1 =",
+    *("x )", "x = = 3", "f(a b", "import import", "x y", "print 'a'", "for x y", "a[1:2)", "'a' b"),
+    *("f(a=1 =", "x = 1\n  y", "else", "x for", "print x,", "try:\n    x\ny", "def f x", "x\0"),
+    *("x = 'a\nb'", "'\ud800'"),
 ]
-ERRORS += ["x = 1\n  y", "else", "x for", "print x,", "try:\n    x\ny", "def f x", "x\0"]
-ERRORS += ["x = 'a\nb'", "'\ud800'"]
 
 
 @pytest.mark.parametrize("code", ERRORS)
@@ -77,8 +68,7 @@ def restrict(scores: list[float], tokens: list[int]) -> list[float]:
 
 def searched(seed: int, **options: Any) -> tuple[Any, Any, list[list[Prediction]]]:
     network = make(seed, ends=0.5, vocabulary_size=PYTHON.size)
-    examples = encode(PAIRS, VOCABULARIES, source_eos=False, max_source_length=None, max_target_length=None)
-    batch = examples[[0, 1, 2]]
+    batch = encode_all(PAIRS, VOCABULARIES)[[0, 1, 2]]
     translator = Translator(vocabularies=VOCABULARIES, grammar=is_python, max_length=6, **options)
     return network, batch, translator(network, batch, PAIRS, nbest=options["beam_size"])
 
@@ -88,17 +78,9 @@ def searched(seed: int, **options: Any) -> tuple[Any, Any, list[list[Prediction]
 def test_restricted_outputs_equal_those_of_the_plain_loop(seed: int, size: int) -> None:
     network, batch, predictions = searched(seed, beam_size=size)
     for row, of_sentence in enumerate(predictions):
-        if size == 1:
-            ids, score = plain_greedy(network, single(batch, row), 6, restrict)
-            expected = [(score, ids)]
-        else:
-            expected = plain_beam(network, single(batch, row), size, 6, 1.0, restrict)
-        assert [prediction.hypothesis for prediction in of_sentence] == [
-            PYTHON.decode(ids) for _, ids in expected
-        ]
-        assert [prediction.score for prediction in of_sentence] == pytest.approx(
-            [score for score, _ in expected], abs=1e-4
-        )
+        scores, outputs = zip(*plain_search(network, single(batch, row), size, 6, restrict), strict=True)
+        assert [prediction.hypothesis for prediction in of_sentence] == [*map(PYTHON.decode, outputs)]
+        assert [prediction.score for prediction in of_sentence] == pytest.approx(scores, abs=1e-4)
 
 
 def test_hypothesis_ends_without_a_continuation_only_if_no_other_has_one() -> None:

@@ -146,11 +146,7 @@ def test_unusable_test_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tes
     [
         ("none.tsv", lambda path: None, "none.tsv does not exist. Check the path"),
         ("folder", Path.mkdir, "folder cannot be read .Is a directory."),
-        (
-            "plain.tsv.gz",
-            lambda path: path.write_bytes(GOOD),
-            "not compressed by gzip. Rename it without .gz",
-        ),
+        ("good.tsv.gz", lambda path: path.write_bytes(GOOD), "not compressed by gzip. Rename it without .gz"),
         ("a" * 300, lambda path: None, "cannot be read .File name too long."),
         ("nul\0name", lambda path: None, "is not a valid path .embedded null byte."),
     ],

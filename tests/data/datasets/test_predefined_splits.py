@@ -19,12 +19,8 @@ def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[Pa
 
 
 def test_aligned_files_are_read_by_their_prefix(corpus):
-    loaded = load(
-        train="train",
-        val="val",
-        test={"flickr2016": "test_2016_flickr", "mscoco": "test_2017_mscoco"},
-        languages=["de", "en"],
-    )
+    tests = {"flickr2016": "test_2016_flickr", "mscoco": "test_2017_mscoco"}
+    loaded = load(train="train", val="val", test=tests, languages=["de", "en"])
     assert loaded.splits == {
         "train": corpus["train"],
         "val": corpus["val"],

@@ -3,6 +3,7 @@
 import random
 import re
 from collections import Counter
+from functools import partial
 
 import pytest
 
@@ -47,12 +48,8 @@ def test_commands_of_the_grammar() -> None:
     assert len(COMMANDS) == len({pair.source for pair in COMMANDS}) == 20_910
     for pair in COMMANDS:
         assert pair.target.split() == interpret(pair.source)
-    example = next(
-        pair for pair in COMMANDS if pair.source == "jump around left and walk opposite right twice"
-    )
-    assert example.target.split() == ["I_TURN_LEFT", "I_JUMP"] * 4 + [
-        *["I_TURN_RIGHT", "I_TURN_RIGHT", "I_WALK"] * 2
-    ]
+    (target,) = (p.target for p in COMMANDS if p.source == "jump around left and walk opposite right twice")
+    assert target == " ".join(["I_TURN_LEFT I_JUMP"] * 4 + ["I_TURN_RIGHT I_TURN_RIGHT I_WALK"] * 2)
 
 
 @pytest.mark.parametrize(
@@ -95,21 +92,17 @@ def sizes(corpus: Corpus) -> dict[str, int]:
 
 
 def test_loaded_splits_are_disjoint_and_depend_on_the_seed() -> None:
-    corpus = generate_scan(split="add_jump", train_size=1000, val_size=100, test_size=300)
+    generate = partial(generate_scan, split="add_jump", train_size=1000, val_size=100, test_size=300)
+    corpus = generate()
     assert sizes(corpus) == {"train": 1000, "val": 100, "test/same": 100, "test/composition": 300}
     sources = [{pair.source for pair in pairs} for pairs in corpus.splits.values()]
     assert len(set().union(*sources)) == sum(map(len, sources))
     jumps = [pair for pair in corpus.train if pair.source == "jump"]
     assert 60 < len(jumps) < 160  # a tenth
-    assert corpus == generate_scan(split="add_jump", train_size=1000, val_size=100, test_size=300)
-    assert corpus != generate_scan(split="add_jump", train_size=1000, val_size=100, test_size=300, seed=1)
+    assert corpus == generate() != generate(seed=1)
     assert sizes(generate_scan(split="simple")) == {"train": 16_228, "val": 500, "test/same": 4_182}
-    assert sizes(generate_scan(split="length")) == {
-        "train": 15_990,
-        "val": 500,
-        "test/same": 500,
-        "test/longer": 3_920,
-    }
+    longer = {"train": 15_990, "val": 500, "test/same": 500, "test/longer": 3_920}
+    assert sizes(generate_scan(split="length")) == longer
 
 
 @pytest.mark.parametrize(
