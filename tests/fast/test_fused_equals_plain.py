@@ -75,8 +75,34 @@ def assert_fused_equals_plain(network: Seq2Seq, batch: Batch, forced: Tensor | N
         torch.testing.assert_close(fused_gradients[name], gradient, rtol=1e-4, atol=atol, msg=name)
 
 
+def assert_equal_in_float64(network: Seq2Seq, batch: Batch, forced: Tensor | None) -> None:
+    fused, fused_gradients = results(network, batch, fused=True, forced=forced)
+    plain, plain_gradients = results(network, batch, fused=False, forced=forced)
+    assert fused.features.dtype == torch.float64
+    torch.testing.assert_close(fused, plain, rtol=0, atol=1e-12)
+    torch.testing.assert_close(fused_gradients, plain_gradients, rtol=1e-9, atol=1e-10)
+
+
+def assert_search_equals_plain(network: Seq2Seq, batch: Batch, size: int) -> None:
+    outcomes = []
+    for fused in (True, False):
+        set_fused(network, fused)
+        outcomes.append(beam(network, batch, size=size, max_length=9))
+    found, expected = outcomes
+    assert found.tokens == expected.tokens
+    torch.testing.assert_close(found.scores, expected.scores, rtol=0, atol=1e-5)
+    torch.testing.assert_close(found.weights, expected.weights, rtol=0, atol=1e-5)
+
+
 def make(order: str, **options: Any) -> Seq2Seq:
     return make_network(order=order, spread=0.7, **options)
+
+
+def many_sentences() -> tuple[Batch, Tensor]:
+    """Draw targets of three lengths, and at which positions [B, T] the reference is read."""
+    lengths = [9] * 3 + [6] * 7 + [2] * 10
+    batch = random_batch([3 + i % 5 for i in range(len(lengths))], lengths)
+    return batch, torch.rand(batch.inputs.shape, generator=torch.Generator().manual_seed(1)) < 0.5
 
 
 @pytest.mark.slow
@@ -135,9 +161,7 @@ def test_dropout_is_drawn_for_every_element() -> None:
 @pytest.mark.parametrize(("order", "cell"), list(product(ORDERS, ["lstm", "gru"])))
 def test_layer_norm_and_recurrent_dropout(order: str, cell: str) -> None:
     """Both loops draw the same recurrent dropout from the same seed: no other dropout is active."""
-    lengths = [9] * 3 + [6] * 7 + [2] * 10
-    batch = random_batch([3 + i % 5 for i in range(len(lengths))], lengths)
-    forced = torch.rand(batch.inputs.shape, generator=torch.Generator().manual_seed(1)) < 0.5
+    batch, forced = many_sentences()
     network = make(order, cell=cell, layers=2, recurrent_dropout=0.5).train()
     assert isinstance(unroll_of(network, batch), FusedUnroll) == (order in FUSED_ORDERS)
     assert_fused_equals_plain(network, batch)
@@ -146,10 +170,8 @@ def test_layer_norm_and_recurrent_dropout(order: str, cell: str) -> None:
     torch.testing.assert_close(fused, plain, rtol=0, atol=1e-5)
     network.double()  # in fp32, LN of 7 numbers amplifies rounding errors to 1e-4 of a gradient
     for sampled in (None, forced):
-        fused, fused_gradients = results(network, batch, fused=True, forced=sampled)
-        plain, plain_gradients = results(network, batch, fused=False, forced=sampled)
-        torch.testing.assert_close(fused, plain, rtol=0, atol=1e-12)
-        torch.testing.assert_close(fused_gradients, plain_gradients, rtol=1e-9, atol=1e-10)
+        assert_equal_in_float64(network, batch, sampled)
+    plain, _ = results(network, batch, fused=False, forced=forced)
     with torch.no_grad():
         torch.manual_seed(1)
         decoded = network.train()(batch, forced)
@@ -160,14 +182,7 @@ def test_layer_norm_and_recurrent_dropout(order: str, cell: str) -> None:
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_search_with_layer_norm_equals_plain(cell: str) -> None:
     network = make("bahdanau", cell=cell, layers=2, layer_norm=True, recurrent_dropout=0.5)
-    batch = random_batch([3, 7, 1, 5, 5])
-    outcomes = []
-    for fused in (True, False):
-        set_fused(network, fused)
-        outcomes.append(beam(network, batch, size=3, max_length=9))
-    assert outcomes[0].tokens == outcomes[1].tokens
-    for ours, theirs in zip(outcomes[0].scores, outcomes[1].scores, strict=True):
-        assert ours == pytest.approx(theirs, abs=1e-5)
+    assert_search_equals_plain(network, random_batch([3, 7, 1, 5, 5]), size=3)
 
 
 def test_only_softmax_is_fused() -> None:
@@ -273,20 +288,7 @@ def test_acceleration_keeps_parameters_and_can_be_undone_copied_and_pickled() ->
 )
 def test_search_equals_plain(order: str, cell: str, attention: str, size: int) -> None:
     network = make(order, cell=cell, attention=attention, layers=2)
-    batch = random_batch([3, 7, 1, 5, 5])
-    outcomes = []
-    for fused in (True, False):
-        set_fused(network, fused)
-        if size == 1:
-            outcomes.append(greedy(network, batch, max_length=9))
-        else:
-            outcomes.append(beam(network, batch, size=size, max_length=9))
-    assert outcomes[0].tokens == outcomes[1].tokens
-    for ours, theirs in zip(outcomes[0].scores, outcomes[1].scores, strict=True):
-        assert ours == pytest.approx(theirs, abs=1e-5)
-    for sentence, other in zip(outcomes[0].weights, outcomes[1].weights, strict=True):
-        for one, two in zip(sentence, other, strict=True):
-            torch.testing.assert_close(one, two, rtol=0, atol=1e-5)
+    assert_search_equals_plain(network, random_batch([3, 7, 1, 5, 5]), size)
 
 
 @pytest.mark.usefixtures("default_limits")
@@ -313,16 +315,8 @@ def test_gradients_in_float64_equal_plain(order: str, cell: str, attention: str,
     network = make(order, cell=cell, layers=2, attention=attention).train().double()
     network.decoder.cells.dropout = HalvingDropout(0.5)
     network.decoder.attention.normaliser = Entmax(temperature=0.7)
-    lengths = [9] * 3 + [6] * 7 + [2] * 10
-    batch = random_batch([3 + i % 5 for i in range(len(lengths))], lengths)
-    forced = None
-    if sampled:
-        forced = torch.rand(batch.inputs.shape, generator=torch.Generator().manual_seed(1)) < 0.5
-    fused, fused_gradients = results(network, batch, fused=True, forced=forced)
-    plain, plain_gradients = results(network, batch, fused=False, forced=forced)
-    assert fused.features.dtype == torch.float64
-    torch.testing.assert_close(fused, plain, rtol=0, atol=1e-12)
-    torch.testing.assert_close(fused_gradients, plain_gradients, rtol=1e-9, atol=1e-10)
+    batch, forced = many_sentences()
+    assert_equal_in_float64(network, batch, forced if sampled else None)
 
 
 @pytest.mark.parametrize(("order", "cell"), list(product(ORDERS, ["lstm", "gru"])))
