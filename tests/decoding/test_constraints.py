@@ -11,9 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attnlab.data.corpus import Pair
-from attnlab.data.examples import encode
-from attnlab.data.tokenization.train import symbols
-from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.beam import beam
 from attnlab.decoding.constraints import Constraints
 from attnlab.decoding.sampling import Sampler
@@ -21,16 +18,9 @@ from attnlab.decoding.search import greedy, sample
 from attnlab.decoding.translator import Translator
 from attnlab.errors import UserError
 from attnlab.types import EOS, PAD, Hypotheses
+from digits import DIGITS, encode_all
 from networks import make_network, random_batch
-from plain_search import (
-    make,
-    next_log_probabilities,
-    plain_beam,
-    plain_greedy,
-    plain_sample,
-    restriction,
-    single,
-)
+from plain_search import make, next_log_probabilities, plain_sample, plain_search, restriction, single
 
 WORDS = 6
 FORCED = [[4, PAD, 4], [5, 5, 5], [PAD, PAD, PAD], [PAD, 3, PAD]]
@@ -56,11 +46,7 @@ def test_restricted_outputs_equal_those_of_the_plain_loop(
     hypotheses = beam(network, batch, size=size, max_length=5, constraints=constraints)
     for row, (tokens, scores) in enumerate(zip(hypotheses.tokens, hypotheses.scores, strict=True)):
         restrict = restriction(min_length, ngram, FORCED[row] if forces else ())
-        if size == 1:
-            ids, score = plain_greedy(network, single(batch, row), 5, restrict)
-            expected = [(score, ids)]
-        else:
-            expected = plain_beam(network, single(batch, row), size, 5, 1.0, restrict)
+        expected = plain_search(network, single(batch, row), size, 5, restrict)
         assert tokens == [hypothesis for _, hypothesis in expected]
         assert scores == pytest.approx([score for score, _ in expected], abs=1e-4)
 
@@ -133,16 +119,13 @@ def test_frequencies_of_samples_are_the_probabilities() -> None:
     torch.testing.assert_close(frequencies, p / p.sum(), rtol=0, atol=4 * 0.5 / many**0.5)
 
 
-DIGITS = symbols(["3"], count=7)
 PAIRS = [Pair("3 4 5", "5 4 3"), Pair("6", ""), Pair("7 8 3 4", "9 9 9 9")]
 
 
 def translated(pairs: list[Pair] = PAIRS, **options: Any) -> list[str]:
-    vocabularies = Vocabularies(DIGITS, DIGITS)
-    network = make_network(vocabulary_size=DIGITS.size, seed=3)
-    examples = encode(PAIRS, vocabularies, source_eos=False, max_source_length=None, max_target_length=None)
-    translator = Translator(vocabularies=vocabularies, **{"max_length": 5, **options})
-    results = translator(network, examples[[0, 1, 2]], pairs)
+    network = make_network(vocabulary_size=DIGITS.target.size, seed=3)
+    translator = Translator(vocabularies=DIGITS, **{"max_length": 5, **options})
+    results = translator(network, encode_all(PAIRS, DIGITS)[[0, 1, 2]], pairs)
     return [best.hypothesis for best, *_ in results]
 
 
@@ -177,6 +160,6 @@ def test_tokens_that_a_pair_excludes_are_in_none_of_its_outputs() -> None:
 def test_contradictory_settings_are_rejected(options: dict[str, Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         translated(**options)
-    valid = Translator(vocabularies=Vocabularies(DIGITS, DIGITS), max_length=5)
+    valid = Translator(vocabularies=DIGITS, max_length=5)
     with pytest.raises(UserError, match=message):
         replace(valid, **options)

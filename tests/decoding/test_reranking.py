@@ -1,5 +1,3 @@
-"""Reranking of hypotheses."""
-
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -9,13 +7,7 @@ import pytest
 
 from attnlab.data.conala import metrics as conala
 from attnlab.data.conala.metrics import is_valid_python
-from attnlab.decoding.reranking import (
-    WordList,
-    by_coverage,
-    minimum_bayes_risk,
-    preferred_first,
-    rerankers,
-)
+from attnlab.decoding.reranking import WordList, by_coverage, minimum_bayes_risk, preferred_first, rerankers
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
 from attnlab.metrics.text.ngrams import similarity

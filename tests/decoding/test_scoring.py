@@ -4,24 +4,19 @@ import pytest
 import torch
 
 from attnlab.decoding.beam import beam
-from attnlab.decoding.search import greedy
 from attnlab.decoding.targets import score
 from attnlab.nn.ensemble import Ensemble
 from attnlab.nn.seq2seq import TranslationModel
 from attnlab.types import PAD, SOS, Batch
-from networks import ORDERS, make_batch, make_network, random_batch
+from networks import ORDERS, make_batch, make_network, random_batch, stepwise
 
 
 @torch.no_grad()
 def plain_score(model: TranslationModel, source: list[int], target: list[int]) -> list[float]:
     """Return log p of each token of a target and of EOS, from single decoder steps."""
     batch = make_batch([source], [target])
-    encoded, state = model.encode(batch)
-    values = []
-    for previous, token in zip(batch.inputs[0], batch.labels[0], strict=True):
-        logits, _, state = model.step(previous[None, None], state, encoded)
-        values.append(float(logits[0, 0].log_softmax(dim=-1)[token]))
-    return values
+    log_p = stepwise(model, batch)[0].log_softmax(dim=-1)  # [1, T, V]
+    return log_p.gather(-1, batch.labels[..., None]).flatten().tolist()
 
 
 def rows_of(batch: Batch) -> list[tuple[list[int], list[int]]]:
@@ -53,9 +48,7 @@ def test_scores_equal_those_of_single_steps(order: str) -> None:
 def test_scores_of_outputs_equal_those_of_the_search(size: int) -> None:
     network = make_network(seed=5)
     batch = random_batch([3, 7])
-    search = greedy if size == 1 else beam
-    options = {} if size == 1 else {"size": size}
-    hypotheses = search(network, batch, max_length=6, length_penalty=0.0, **options)
+    hypotheses = beam(network, batch, size=size, max_length=6, length_penalty=0.0)
     sources = [source for source, _ in rows_of(batch)]
     for rank in range(size):
         ranked = make_batch(sources, [tokens[rank] for tokens in hypotheses.tokens])

@@ -28,14 +28,8 @@ LENGTHS = st.lists(st.integers(1, 7), min_size=1, max_size=4)
 
 def assert_equal(one: Hypotheses, two: Hypotheses) -> None:
     assert one.tokens == two.tokens
-    for scores, expected in zip(one.scores, two.scores, strict=True):
-        assert scores == pytest.approx(expected, abs=1e-4)
-    for values, others in zip(one.log_p, two.log_p, strict=True):
-        for row, expected in zip(values, others, strict=True):
-            assert row == pytest.approx(expected, abs=1e-4)
-    for weights, others in zip(one.weights, two.weights, strict=True):
-        for rows, expected_rows in zip(weights, others, strict=True):
-            torch.testing.assert_close(rows, expected_rows, rtol=0, atol=1e-5)
+    for field, tolerance in (("scores", 1e-4), ("log_p", 1e-4), ("weights", 1e-5)):
+        torch.testing.assert_close(getattr(one, field), getattr(two, field), rtol=0, atol=tolerance)
 
 
 def forced_weights(network: Seq2Seq, sentence: Batch, tokens: list[int]) -> Tensor:
@@ -131,12 +125,7 @@ RULES: list[dict[str, Any]] = [{}, {"min_length": 2}, {"no_repeat_ngram_size": 1
 )
 @settings(max_examples=20)
 def test_best_score_is_that_of_a_search_that_never_ends_early(
-    seed: int,
-    size: int,
-    ends: float,
-    length_penalty: float,
-    rules: dict[str, Any],
-    spread: float,
+    seed: int, size: int, ends: float, length_penalty: float, rules: dict[str, Any], spread: float
 ) -> None:
     network = make(seed, ends=ends, vocabulary_size=WORDS, spread=spread)
     sentence = random_batch([5])

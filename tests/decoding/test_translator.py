@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from attnlab.data.corpus import Pair
-from attnlab.data.examples import encode
-from attnlab.data.tokenization.train import symbols, whitespace
+from attnlab.data.tokenization.train import whitespace
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.decoding.beam import beam
 from attnlab.decoding.reranking import preferred_first
@@ -20,29 +19,31 @@ from attnlab.fast import linear, make_plain, search_precision
 from attnlab.files.predictions import Prediction
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.types import EOS
+from digits import DIGITS, encode_all
 from networks import make_network
 
-DIGITS = symbols(["3"], count=7)
-VOCABULARIES = Vocabularies(DIGITS, DIGITS)
 PAIRS = [
     Pair("3 4 5", "5 4 3", ((2, 0), (1, 1), (0, 2)), annotations={"quoted": ["3"]}),
     Pair("6", "6 6"),
     Pair("7 8 3 4", "9", postprocess=str.upper, reference="ONE"),
 ]
-TRANSLATOR = Translator(vocabularies=VOCABULARIES, beam_size=3, max_length=4)
+TRANSLATOR = Translator(vocabularies=DIGITS, beam_size=3, max_length=4)
 
 
 @pytest.fixture(scope="module")
 def network() -> Seq2Seq:
-    network = make_network(vocabulary_size=DIGITS.size, seed=3)
+    network = make_network(vocabulary_size=DIGITS.target.size, seed=3)
     with torch.no_grad():
         network.readout.output.bias[EOS] -= 1  # longer outputs
     return network
 
 
 def batch_of(pairs: Sequence[Pair]):
-    examples = encode(pairs, VOCABULARIES, source_eos=False, max_source_length=None, max_target_length=None)
-    return examples[list(range(len(pairs)))]
+    return encode_all(pairs, DIGITS)[list(range(len(pairs)))]
+
+
+def scores_of(predictions: list[list[Prediction]]) -> list[float]:
+    return [prediction.score for row in predictions for prediction in row]
 
 
 def test_predictions_hold_texts_tokens_scores_and_weights(network: Seq2Seq) -> None:
@@ -57,8 +58,8 @@ def test_predictions_hold_texts_tokens_scores_and_weights(network: Seq2Seq) -> N
             assert prediction.rank == rank + 1
             assert prediction.source == PAIRS[row].source
             assert prediction.source_tokens == PAIRS[row].source.split()
-            assert prediction.hypothesis == VOCABULARIES.output_text(ids, PAIRS[row])
-            assert prediction.tokens == [*DIGITS.tokens(ids), "<eos>"]
+            assert prediction.hypothesis == DIGITS.output_text(ids, PAIRS[row])
+            assert prediction.tokens == [*DIGITS.target.tokens(ids), "<eos>"]
             assert prediction.score == hypotheses.scores[row][rank]
             assert prediction.log_p == pytest.approx(sum(hypotheses.log_p[row][rank]), abs=1e-4)
             beam_p = [np.exp(sum(log_p)) for log_p in hypotheses.log_p[row]]
@@ -72,16 +73,10 @@ def test_predictions_hold_texts_tokens_scores_and_weights(network: Seq2Seq) -> N
 
 
 def test_source_tokens_outside_the_vocabulary_keep_their_spelling() -> None:
-    vocabularies = Vocabularies(whitespace(["3 4"]), DIGITS)
-    network = make_network(vocabulary_size=DIGITS.size)
-    examples = encode(
-        [pair := Pair("3 zwei", "3")],
-        vocabularies,
-        source_eos=True,
-        max_source_length=None,
-        max_target_length=None,
-    )
-    ((prediction,),) = Translator(vocabularies=vocabularies)(network, examples[[0]], [pair])
+    vocabularies = Vocabularies(whitespace(["3 4"]), DIGITS.target)
+    network, pairs = make_network(vocabulary_size=DIGITS.target.size), [Pair("3 zwei", "3")]
+    batch = encode_all(pairs, vocabularies, source_eos=True)[[0]]
+    ((prediction,),) = Translator(vocabularies=vocabularies)(network, batch, pairs)
     assert prediction.source_tokens == ["3", "<unk:zwei>", "<eos>"]
 
 
@@ -134,10 +129,7 @@ def test_first_search_in_int8_has_the_scores_of_later_ones(
     for limit in ("MIN_WEIGHT", "MIN_WEIGHT_OF_FEW_ROWS"):
         monkeypatch.setattr(linear, limit, 1)
     translator, fast = replace(TRANSLATOR, precision="int8"), deepcopy(network)
-    first, second = (
-        [each.score for row in translator(fast, batch_of(PAIRS), PAIRS, nbest=3) for each in row]
-        for _ in range(2)
-    )
+    first, second = (scores_of(translator(fast, batch_of(PAIRS), PAIRS, nbest=3)) for _ in range(2))
     assert first == pytest.approx(second, abs=1e-6)
 
 
@@ -152,10 +144,7 @@ def test_search_in_the_fastest_precision(
     linear.narrow_precision.cache_clear()  # of this limit
     assert precision is None if limit == 0 else precision in ("bf16", "int8")
     auto, same, fp32 = (
-        [
-            [each.score for each in row]
-            for row in replace(TRANSLATOR, precision=name)(deepcopy(network), batch, PAIRS)
-        ]
+        scores_of(replace(TRANSLATOR, precision=name)(deepcopy(network), batch, PAIRS))
         for name in ("auto", precision, None)
     )
     assert auto == same
