@@ -1,5 +1,3 @@
-"""Texts of foreign files."""
-
 from attnlab.files.terminal import escape_control_characters
 
 

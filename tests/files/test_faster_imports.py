@@ -1,5 +1,3 @@
-"""Faster imports of heavy modules."""
-
 import subprocess
 import sys
 

@@ -1,5 +1,3 @@
-"""Reading and writing metrics.csv."""
-
 from pathlib import Path
 
 import pytest

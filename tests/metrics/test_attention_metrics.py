@@ -1,5 +1,3 @@
-"""Metrics of attention weights."""
-
 import math
 
 import pytest
@@ -17,11 +15,9 @@ def everywhere(*shape: int) -> Tensor:
 
 def compute(weights: Tensor, gold: Tensor | None = None) -> dict[str, float]:
     """Return the metrics of weights [T, S] of one sentence without padding."""
-    metrics = AttentionMetrics()
-    T, S = weights.shape
-    metrics.update(
-        weights[None], everywhere(1, T), everywhere(1, S), None if gold is None else gold.bool()[None]
-    )
+    metrics, (T, S) = AttentionMetrics(), weights.shape
+    links = None if gold is None else gold.bool()[None]
+    metrics.update(weights[None], everywhere(1, T), everywhere(1, S), links)
     return {name: value.item() for name, value in metrics.compute().items()}
 
 
@@ -37,11 +33,8 @@ def test_all_metrics_match_a_manual_calculation() -> None:
         "alignment_accuracy": 1 / 2,
         "alignment_error": 1 / 2,
     }
-    assert tuple(compute(weights, gold)) == tuple(measure(*single_position())) == NAMES
-
-
-def single_position() -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return torch.ones(1, 1, 1), everywhere(1, 1), everywhere(1, 1), everywhere(1, 1, 1)
+    single = torch.ones(1, 1, 1), everywhere(1, 1), everywhere(1, 1), everywhere(1, 1, 1)
+    assert tuple(compute(weights, gold)) == tuple(measure(*single)) == NAMES
 
 
 @pytest.mark.parametrize(
@@ -69,9 +62,8 @@ def test_any_of_several_linked_positions_is_correct() -> None:
 def test_weights_need_not_sum_to_one() -> None:
     torch.manual_seed(0)
     weights, gold = torch.rand(4, 5).softmax(dim=-1), torch.eye(4, 5)
-    assert compute(weights * torch.tensor([[0.1], [1], [3], [0.5]]), gold) == pytest.approx(
-        compute(weights, gold)
-    )
+    scaled = weights * torch.tensor([[0.1], [1], [3], [0.5]])
+    assert compute(scaled, gold) == pytest.approx(compute(weights, gold))
 
 
 def test_zero_weights_count_as_not_aligned_and_are_otherwise_left_out() -> None:
@@ -84,9 +76,8 @@ def test_zero_weights_count_as_not_aligned_and_are_otherwise_left_out() -> None:
         "alignment_accuracy": 0,
         "alignment_error": 1,
     }  # no monotonicity: no two consecutive positions have weights
-    assert (
-        compute(torch.tensor([[0.0, 0], [1, 0]]), torch.tensor([[1, 0], [0, 0]]))["alignment_accuracy"] == 0
-    )
+    values = compute(torch.tensor([[0.0, 0], [1, 0]]), torch.tensor([[1, 0], [0, 0]]))
+    assert values["alignment_accuracy"] == 0
 
 
 def test_sentence_without_targets_is_left_out_of_the_coverage() -> None:

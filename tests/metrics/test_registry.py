@@ -1,5 +1,3 @@
-"""The registry of metrics."""
-
 import json
 import subprocess
 import sys
@@ -121,14 +119,10 @@ def test_a_metric_names_its_split() -> None:
     names = ("test/bleu", "val/bleu", "test/mscoco/bleu", "bleu", "train/loss_epoch")
     metrics = [registry.metric(name) for name in names]
     assert [metric.split for metric in metrics] == ["test", "val", "test/mscoco", "val", "val"]
-    assert [metric.title for metric in metrics] == [
-        *("BLEU", "BLEU (val)", "BLEU (mscoco)", "BLEU (val)", "training loss")
-    ]
-    assert [metric.sign for metric in map(registry.metric, ("bleu", "wer", "attention/entropy"))] == [
-        1,
-        -1,
-        1,
-    ]
+    titles = ["BLEU", "BLEU (val)", "BLEU (mscoco)", "BLEU (val)", "training loss"]
+    assert [metric.title for metric in metrics] == titles
+    signs = [registry.metric(name).sign for name in ("bleu", "wer", "attention/entropy")]
+    assert signs == [1, -1, 1]
 
 
 def test_signatures_name_the_settings_of_metrics_with_several_definitions() -> None:

@@ -1,5 +1,3 @@
-"""Metrics of the token distribution."""
-
 import math
 
 import pytest
