@@ -59,9 +59,6 @@ def test_every_parameter_gets_a_gradient(order: str, attention: str) -> None:
     assert idle == set()
 
 
-# ----------------------------------------------------------------------------------- scheduled sampling
-
-
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("seed", range(5))
 @torch.no_grad()
@@ -110,9 +107,6 @@ def test_sampling_in_mixed_precision_keeps_every_gradient() -> None:
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in network.parameters())
 
 
-# ---------------------------------------------------------------------------------------------- select
-
-
 class Pair(NamedTuple):
     left: Tensor
     right: tuple[Tensor, None]
@@ -130,9 +124,6 @@ def test_select_keeps_the_structure() -> None:
 def test_select_by_sentence_and_hypothesis() -> None:
     (kept,) = select((torch.arange(6).view(2, 3),), torch.tensor([[1], [0]]), torch.tensor([[2, 2], [0, 1]]))
     assert kept.tolist() == [[5, 5], [0, 1]]
-
-
-# ------------------------------------------------------------------------------------- mixed precision
 
 
 @pytest.mark.parametrize(("order", "attention"), MIXED)

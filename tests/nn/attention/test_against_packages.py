@@ -48,9 +48,6 @@ def assert_equal_results(
         torch.testing.assert_close(ours, theirs, rtol=0, atol=atol)
 
 
-# ------------------------------------------------------------------------------------------- JoeyNMT
-
-
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["BahdanauAttention", "LuongAttention"])
 def test_equals_joeynmt(name: str) -> None:
@@ -68,13 +65,10 @@ def test_equals_joeynmt(name: str) -> None:
     assert_equal_results(walk(ours, queries, memory), contexts, attended)
 
 
-# -------------------------------------------------------------------------------------------- ESPnet
-# ESPnet initialises the previous weights uniformly and attnlab with 0: it gets zeros here.
-
-
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["AttAdd", "AttLoc", "AttCov", "AttForward"])
 def test_equals_espnet(name: str) -> None:
+    """ESPnet initialises the previous weights uniformly and attnlab with 0: it gets zeros here."""
     package("espnet")
     mechanisms = package("espnet.nets.pytorch_backend.rnn.attentions")
     sizes = {"query_size": H, "memory_size": D, "size": A}
@@ -121,13 +115,10 @@ def test_equals_espnet(name: str) -> None:
     assert_equal_results(walk(ours, queries, memory), *stacked, atol=atol)
 
 
-# ----------------------------------------------------------------------------- Eole (once OpenNMT-py)
-
-
 @torch.no_grad()
 @pytest.mark.parametrize("name", ["dot", "general", "mlp"])
 def test_equals_eole(name: str) -> None:
-    """Eole returns a function of context and query; its output layer is set to pass the context alone."""
+    """Eole, once OpenNMT-py, has an output layer of context and query: here it returns the context alone."""
     package("eole")
     theirs = package("eole.modules.global_attention").GlobalAttention(D, attn_type=name)
     sizes = {"query_size": D, "memory_size": D}

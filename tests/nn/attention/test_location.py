@@ -8,8 +8,6 @@ from attnlab.nn.attention import Location, LocationSensitive
 from attnlab.types import Memory
 from networks import random_memory, randomise, walk
 
-# -------------------------------------------------------------------------------------------- location
-
 
 @pytest.mark.parametrize(
     ("length", "padding", "expected"),
@@ -33,9 +31,6 @@ def test_location_ignores_the_memory() -> None:
     queries = torch.randn(1, 4, 3)
     one, two = (walk(attention, queries, random_memory([4], 2, padding=1))[1] for _ in range(2))
     assert torch.equal(one, two)
-
-
-# ---------------------------------------------------------------------------------- location-sensitive
 
 
 def test_location_sensitive_matches_its_equations() -> None:

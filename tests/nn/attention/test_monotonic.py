@@ -52,9 +52,6 @@ def double_loop(p: list[float], previous: list[float]) -> list[float]:
     ]
 
 
-# --------------------------------------------------------------------------------- expected alignment
-
-
 @given(rows=st.lists(st.tuples(energies, st.floats(0, 1)), min_size=1, max_size=9))
 @settings(max_examples=30)
 def test_expected_alignment_matches_the_equation(rows: list[tuple[float, float]]) -> None:
@@ -86,9 +83,6 @@ def test_expected_alignment_of_a_long_memory_is_exact() -> None:
     torch.testing.assert_close(expected_alignment(e, previous), previous)
     halves = torch.cat([torch.full((399,), -1e4), torch.tensor([1e4])])
     assert expected_alignment(halves, previous)[-1].item() == pytest.approx(1)
-
-
-# ------------------------------------------------------------------------------------- hard alignment
 
 
 @pytest.mark.parametrize(
@@ -125,9 +119,6 @@ def test_head_never_moves_backwards(mechanism: type[Monotonic]) -> None:
     assert (positions.diff(dim=1) >= 0).all()
     assert (positions.diff(dim=1) > 0).any()
     assert len(positions.unique()) > 5
-
-
-# ----------------------------------------------------------------------------------------------- the module
 
 
 @torch.no_grad()
@@ -195,9 +186,6 @@ def test_gaps_in_the_mask_are_skipped(mechanism: type[Monotonic]) -> None:
         assert not with_gaps[..., ~real].any()
 
 
-# ------------------------------------------------------------------------------------------------- chunks
-
-
 def chunk_weights(heads: list[float], scores: list[float], chunk: int) -> list[float]:
     rows = [torch.tensor([[row]], dtype=torch.float64) for row in (heads, scores)]
     mask = torch.ones(1, 1, len(scores), dtype=torch.bool)
@@ -253,9 +241,6 @@ def test_state_is_the_head_position() -> None:
     weights, states = run(attention, memory, queries)
     torch.testing.assert_close(states, run(plain, memory, queries)[0])
     assert not torch.allclose(weights, states)
-
-
-# ------------------------------------------------------------------------------------- infinite lookback
 
 
 def lookback(heads: list[float], scores: list[float]) -> list[float]:

@@ -39,9 +39,6 @@ def focus(attention: Shift, length: int, steps: int) -> list[int]:
     return weights.argmax(dim=-1).tolist()
 
 
-# ---------------------------------------------------------------------------------------------- shifts
-
-
 @given(length=st.integers(1, 60))
 @settings(max_examples=20)
 def test_shifts_from_an_end_reverse_and_copy_any_length(length: int) -> None:
@@ -49,9 +46,6 @@ def test_shifts_from_an_end_reverse_and_copy_any_length(length: int) -> None:
     assert focus(reverse, length, length + 3) == [*reversed(range(length)), 0, 0, 0]
     copy = make_shift(start=FIRST, gate=-SATURATED, moves=[0, 0, SATURATED])
     assert focus(copy, length, length + 3) == [*range(length), *[length - 1] * 3]
-
-
-# ------------------------------------------------------------------------------------------- equations
 
 
 def reference_weights(attention: Shift, queries: Tensor, states: Tensor) -> Tensor:
@@ -89,9 +83,6 @@ def test_weights_match_the_equations(reach: int, length: int, least: float) -> N
         weights[:, :length], reference_weights(attention, queries[0], memory.states[0, :length])
     )
     assert not weights[:, length:].any()
-
-
-# ------------------------------------------------------------------------------------ general properties
 
 
 @torch.no_grad()

@@ -55,9 +55,6 @@ def test_hypotheses_of_a_sentence_are_independent(order: str, cell: str, layers:
         torch.testing.assert_close(weights[:, q : q + 1], weights_q, rtol=0, atol=1e-6)
 
 
-# ------------------------------------------------------------------ orders of attending
-
-
 def first_weights(network: Seq2Seq, token: int) -> Tensor:
     batch = random_batch([5])
     encoded, state = network.encode(batch._replace(source=torch.full_like(batch.source, 7)))
