@@ -33,16 +33,6 @@ def distinct(count: int) -> list[dict]:
     return [item(n, intent=f"i{n} j{n}", rewritten_intent=f"r{n} s{n}") for n in range(count)]
 
 
-@pytest.fixture
-def write(tmp_path: Path):
-    def write(content: object, name: str = "train.json") -> str:
-        file = tmp_path / name
-        file.write_text(content if isinstance(content, str) else json.dumps(content))
-        return str(file)
-
-    return write
-
-
 def load_file(path: str, **settings) -> Corpus:
     defaults = {"val_fraction": 0.2, "near_duplicates": None, "keep_unrewritten": False, "preparation": None}
     return load_conala(path=path, cache="nowhere", **{**defaults, **settings})
@@ -226,7 +216,7 @@ def test_near_duplicates_are_in_one_split(write, seed: int):
 )
 def test_errors_name_the_file_and_the_item(write, content: object, message: str):
     with pytest.raises(UserError, match=message):
-        load_file(write(content))
+        load_file(write(content, "train.json"))
 
 
 def test_errors_name_missing_files(write):

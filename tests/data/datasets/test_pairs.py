@@ -18,16 +18,6 @@ from attnlab.errors import UserError
 ROWS = [f"source {i}\tZiel {i}" for i in range(10)]
 
 
-@pytest.fixture
-def write(tmp_path: Path):
-    def write(content: str | bytes, name: str = "pairs.tsv") -> str:
-        file = tmp_path / name
-        file.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return str(file)
-
-    return write
-
-
 def all_pairs(corpus: Corpus) -> list[Pair]:
     return sorted(corpus.train + corpus.val + corpus.test)
 
