@@ -350,9 +350,6 @@ def test_dropout_between_layers_in_mixed_precision_with_keys_in_float32(decoder:
     assert all(gradient.isfinite().all() for gradient in gradients.values())
 
 
-# ---------------------------------------------------------------------------------------------- memory
-
-
 def saved_bytes(network: Seq2Seq, length: int) -> int:
     """Bytes that autograd saves between encoder and readout, without the weights."""
     weights = {parameter.data_ptr() for parameter in network.parameters()}
