@@ -22,7 +22,7 @@ from attnlab.explain.units import Units, units_of
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.types import PAD, Batch
 from logistic_network import TOKEN, Toy, toy_batch
-from networks import make_network, random_batch
+from networks import make_batch, make_network, random_batch
 
 
 def sigmoid(z: float) -> float:
@@ -95,12 +95,7 @@ def test_batch_mates_and_padding_change_nothing(attention: str, order: str, cell
     together = measured(network, units)
     for row in range(4):
         S, T = int(batch.source_lengths[row]), int(batch.target_text[row].sum())
-        alone = Batch(
-            source=batch.source[[row], :S],
-            source_lengths=batch.source_lengths[[row]],
-            target=batch.target[[row], : T + 2],
-            indices=batch.indices[[row]],
-        )
+        alone = make_batch([batch.source[row, :S].tolist()], [batch.target[row, 1 : T + 1].tolist()])
         single = units_of(network, alone)
         places = (units.batch.indices == row).nonzero()[:, 0]
         assert units.positions[places].tolist() == single.positions.tolist() == list(range(T))[::-1]
