@@ -1,6 +1,6 @@
 """Tiny networks and batches for the tests. Sizes are distinct primes, so that swapped axes fail."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -295,6 +295,15 @@ def make_batch(
         target=padded(marked, padding),
         indices=torch.arange(len(sources)),
     )
+
+
+def as_in_torch(weights: Mapping[str, Tensor], prefixes: Mapping[str, str]) -> dict[str, Tensor]:
+    """Return weights and biases of a layer of attnlab by the prefixes of torch's names."""
+    return {
+        f"{theirs}{kind}": weights[f"{ours}{kind}"]
+        for theirs, ours in prefixes.items()
+        for kind in ("weight", "bias")
+    }
 
 
 def padded(rows: list[list[int]], padding: int = 0) -> Tensor:

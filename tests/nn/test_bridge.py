@@ -12,17 +12,17 @@ from networks import make_batch
 B, S, D, L, H = 2, 3, 4, 2, 7
 
 
-def make_memory(*, with_cell: bool = True, layers: int = L) -> Memory:
+def make_memory(*, with_cell: bool = True) -> Memory:
     """Memory with hidden states 0, 1, 2 … and cell states 100 higher."""
-    hidden = torch.arange(float(B * layers * D)).view(B, layers, D)
+    hidden = torch.arange(float(B * L * D)).view(B, L, D)
     return Memory(
         torch.randn(B, S, D), torch.ones(B, S, dtype=torch.bool), hidden, hidden + 100 if with_cell else None
     )
 
 
-def make_linear(*, layers: int = L, states_per_layer: int = 2, size: int = H, **options: Any) -> LinearBridge:
-    sizes = {"memory_size": D, "encoder_layers": L, "size": size, "layers": layers}
-    return LinearBridge(**sizes, states_per_layer=states_per_layer, **{"activation": "identity", **options})
+def make_linear(*, layers: int = L, size: int = H, **options: Any) -> LinearBridge:
+    sizes = {"memory_size": D, "encoder_layers": L, "size": size, "layers": layers, "states_per_layer": 2}
+    return LinearBridge(**sizes, activation="identity", **options)
 
 
 @pytest.mark.parametrize("states_per_layer", [1, 2])
@@ -95,15 +95,9 @@ def test_backward_half_is_the_backward_state_at_the_first_word(layers: int) -> N
     batch = make_batch([[4, 5, 6, 7], [8, 9]], padding=2)
     embedded = TokenEmbedding(vocabulary_size=11, size=5)(batch.source)
     memory = encoder(embedded, batch.source_lengths, batch.source_mask)
-    bridge = LinearBridge(
-        memory_size=encoder.memory_size,
-        encoder_layers=layers,
-        size=units,
-        layers=1,
-        states_per_layer=1,
-        activation="identity",
-        half="backward",
-    )
+    sizes = {"memory_size": encoder.memory_size, "encoder_layers": layers, "size": units}
+    options = {"layers": 1, "states_per_layer": 1, "activation": "identity", "half": "backward"}
+    bridge = LinearBridge(**sizes, **options)
     bridge.maps[0][0].weight.copy_(torch.eye(units)), bridge.maps[0][0].bias.zero_()
     ((h,),) = bridge(memory)
     torch.testing.assert_close(h[:, 0], memory.states[:, 0, units:])

@@ -1,5 +1,3 @@
-import math
-
 import pytest
 import torch
 from torch import nn
@@ -7,8 +5,6 @@ from torch import nn
 from attnlab.nn.attention import CoverageSee, CoverageTu
 from attnlab.types import Memory
 from networks import randomise, walk
-
-LN3 = math.log(3)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)

@@ -13,8 +13,6 @@ from attnlab.nn.attention.normalisers import Entmax
 from attnlab.types import Memory
 from networks import walk
 
-LN3 = math.log(3)
-
 
 class QueryScores(Attention):
     """Mechanism whose scores are the first S numbers of the query."""
@@ -23,11 +21,11 @@ class QueryScores(Attention):
         return query[..., : keys.size(1)]
 
 
-def weights_of(scores: list[list[float]], *, padding: int = 1, **settings: object) -> list[list[float]]:
-    """Return the weights of scores [T, S]; the sentence is followed by padding."""
-    queries = torch.tensor([[[*row, *[9.0] * padding] for row in scores]], dtype=torch.float64)
+def weights_of(scores: list[list[float]], **settings: object) -> list[list[float]]:
+    """Return the weights of scores [T, S]; the sentence is followed by a position of padding."""
+    queries = torch.tensor([[[*row, 9.0] for row in scores]], dtype=torch.float64)
     width = queries.size(2)
-    memory = Memory(torch.randn(1, width, 1).double(), (torch.arange(width) < width - padding)[None])
+    memory = Memory(torch.randn(1, width, 1).double(), (torch.arange(width) < width - 1)[None])
     attention = Forward(query_size=width, memory_size=1, score=QueryScores, **settings)
     return walk(attention, queries, memory)[1][0].tolist()
 

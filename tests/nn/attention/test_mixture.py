@@ -31,9 +31,9 @@ def mixture(*shapes: tuple[float, float, float]) -> Mixture:
     return attention
 
 
-def weights_of(attention: Mixture, length: int, steps: int, padding: int = 2) -> Tensor:
-    """Return weights [T, S] for random queries and states."""
-    return walk(attention, torch.randn(1, steps, 1), random_memory([length], 1, padding=padding))[1][0]
+def weights_of(attention: Mixture, length: int, steps: int) -> Tensor:
+    """Return weights [T, S] for random queries and states, followed by two positions of padding."""
+    return walk(attention, torch.randn(1, steps, 1), random_memory([length], 1, padding=2))[1][0]
 
 
 @given(

@@ -21,6 +21,7 @@ from networks import (
     SOURCE_WORDS,
     TARGET_WIDTH,
     TARGET_WORDS,
+    as_in_torch,
     assemble,
     assert_sentences_are_independent,
     assert_teacher_forcing_equals_steps,
@@ -102,18 +103,13 @@ def test_equals_torch_decoder_with_the_same_weights() -> None:
         reference.layers, decoder.blocks, decoder.attention.layers, strict=True
     ):
         cross = [attention.query.weight, attention.key.weight, attention.value.weight]
-        weights = ours.state_dict()
         theirs.load_state_dict(
             {
                 "multihead_attn.in_proj_weight": torch.cat(cross),
                 "multihead_attn.in_proj_bias": torch.zeros(3 * D),
                 "multihead_attn.out_proj.weight": attention.output.weight,
                 "multihead_attn.out_proj.bias": torch.zeros(D),
-                **{
-                    f"{name}{kind}": weights[f"{our_name}{kind}"]
-                    for name, our_name in TORCH_NAMES.items()
-                    for kind in ("weight", "bias")
-                },
+                **as_in_torch(ours.state_dict(), TORCH_NAMES),
             }
         )
     batch = random_batch([3, 7], [T - 1, T - 1])

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from attnlab.nn.encoders import TransformerEncoder
-from networks import encode, randomise
+from networks import as_in_torch, encode, randomise
 
 E, D, HEADS, LENGTHS = 3, 8, 2, [5, 2, 1]
 KINDS = ("none", "learned", "sinusoidal", "rotary", "alibi")
@@ -30,24 +30,16 @@ def test_equals_torch_encoder_with_the_same_weights() -> None:
         "norm1.": "attention_norm.",
         "norm2.": "feed_forward_norm.",
     }
-    weights = ours.state_dict()
-    loaded = {
-        f"layers.{layer}.{theirs}{kind}": weights[f"blocks.{layer}.{name}{kind}"]
-        for layer in range(2)
-        for theirs, name in names.items()
-        for kind in ("weight", "bias")
-    }
-    reference.load_state_dict(
-        loaded | {f"norm.{kind}": weights[f"norm.{kind}"] for kind in ("weight", "bias")}
-    )
+    reference.norm.load_state_dict(ours.norm.state_dict())
+    for theirs, block in zip(reference.layers, ours.blocks, strict=True):
+        theirs.load_state_dict(as_in_torch(block.state_dict(), names))
     embedded = torch.randn(3, 5, E)
     memory = encode(ours, embedded, LENGTHS)
     expected = reference(ours.input(embedded), src_key_padding_mask=~memory.mask)
     torch.testing.assert_close(memory.states[memory.mask], expected[memory.mask], rtol=0, atol=1e-5)
     for row, length in enumerate(LENGTHS):
-        torch.testing.assert_close(
-            memory.hidden[row, 0], expected[row, :length].mean(dim=0), rtol=0, atol=1e-5
-        )
+        mean = expected[row, :length].mean(dim=0)
+        torch.testing.assert_close(memory.hidden[row, 0], mean, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("positions", KINDS)
