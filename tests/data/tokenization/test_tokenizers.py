@@ -279,13 +279,6 @@ def test_training_is_deterministic(train: Training) -> None:
 PAIRS = [Pair("a b", "x"), Pair("a", "x a")]
 
 
-def test_separate_vocabularies() -> None:
-    settings = partial(whitespace, max_size=None)
-    source, target = train_vocabularies(PAIRS, source=settings)
-    assert (source.size, target.size) == (4 + 2, 4 + 2)
-    assert (source.encode("a b x"), target.encode("x a b")) == ([4, 5, UNK], [4, 5, UNK])
-
-
 def test_source_and_target_may_use_different_tokenizers() -> None:
     source, target = train_vocabularies(PAIRS, source=partial(whitespace, max_size=1), target=characters)
     assert (source.size, target.size) == (4 + 1, 4 + 3)
