@@ -80,8 +80,9 @@ def test_test_split_may_be_empty():
     assert small(test_size=0).test == []
 
 
-@settings(max_examples=30)
-@given(seed=st.integers(0, 1000), task=st.sampled_from([*TASKS]), symbols=st.integers(2, 12))
+@pytest.mark.parametrize("task", TASKS)
+@settings(max_examples=10)
+@given(seed=st.integers(0, 1000), symbols=st.sampled_from([2, 5, 12]))
 def test_targets_links_and_disjoint_splits(seed: int, task: str, symbols: int) -> None:
     lengths = {f"{name}_lengths": [4, 9] for name in ("train", "val", "test")}
     sizes = {"train_size": 12, "val_size": 4, "test_size": 4}
