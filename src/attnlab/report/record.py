@@ -1,4 +1,4 @@
-"""Records of runs."""
+"""Records of runs: settings, scores, costs and outputs."""
 
 import re
 from dataclasses import dataclass, field
