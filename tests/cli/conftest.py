@@ -1,10 +1,14 @@
+import io
 import os
 import shutil
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 
+from attnlab.cli import main
 from attnlab.files.run_directory import Run
 from commands import LOGGED_REVERSE, attnlab
 
@@ -21,7 +25,9 @@ def trained(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     shared = tmp_path_factory.getbasetemp().parent / f"trained-{test_run}"
     with FileLock(f"{shared}.lock"):
         if test_run == "alone" or not shared.exists():
-            train(folder)
+            attnlab(
+                "train", *LOGGED_REVERSE, "logger.wandb.tags=[pilot,tiny]", folder=folder, DRAW_CURVES="1"
+            )
             if test_run != "alone":
                 shutil.copytree(folder / "outputs", shared, symlinks=True)
         else:
@@ -30,7 +36,20 @@ def trained(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     return Run(directory)
 
 
-def train(folder: Path) -> None:
-    tags = "logger.wandb.tags=[pilot,tiny]"
-    overrides = (*LOGGED_REVERSE, tags)
-    attnlab("train", *overrides, folder=folder, DRAW_CURVES="1")
+@pytest.fixture
+def run_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, list[str], str]]:
+    """Run a command in this process on standard input.
+
+    Returns its exit code, the lines of its output, and its messages.
+    """
+
+    def run(stdin: str | bytes, *arguments: str) -> tuple[int, list[str], str]:
+        content = stdin.encode() if isinstance(stdin, str) else stdin
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+        code = main.run([*arguments])
+        output, errors = capsys.readouterr()
+        return code, output.splitlines(), errors
+
+    return run

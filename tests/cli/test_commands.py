@@ -1,11 +1,10 @@
 """The commands, run as a user runs them, and the files that they write."""
 
-import io
 import json
 import re
 import signal
-import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,16 +28,6 @@ from attnlab.training.loggers import flatten
 from commands import ATTNLAB, LOGGED_REVERSE, TINY_REVERSE, attnlab, clean_environment
 from forked import ForkedProcess
 from wandb_files import read_offline, shown
-
-TINY_NETWORK = (
-    "embedding.size=8",
-    "encoder.size=8",
-    "decoder.size=8",
-    "batching.batch_size=8",
-    "search.max_length=8",
-    "trainer.max_epochs=1",
-    "trainer.accelerator=cpu",
-)
 
 FAITHFULNESS = Path(__file__).parents[2] / "experiments" / "faithfulness"
 
@@ -85,15 +74,8 @@ def test_run_directory_contents(trained: Run) -> None:
 
 def test_metrics_csv_contains_every_curve(trained: Run) -> None:
     series = read_metrics(trained.metrics)
-    for name in (
-        "val/loss",
-        "val/perplexity",
-        "val/token_accuracy",
-        "val/exact_match",
-        "val/bleu",
-        "val/chrf",
-    ):
-        assert len(series[name]) == 12, name
+    for name in ("loss", "perplexity", "token_accuracy", "exact_match", "bleu", "chrf"):
+        assert len(series[f"val/{name}"]) == 12, name
     assert {f"attention/{name}" for name in NAMES} <= set(series)
     assert {"train/loss", "lr-Adam", "throughput/tokens_per_second", "test/exact_match"} <= set(series)
 
@@ -139,21 +121,6 @@ def test_finished_run_is_not_trained_again(trained: Run, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_validation_attention_is_kept_without_a_test_split(folder: Path) -> None:
-    arguments = [
-        "data=pairs",
-        f"data.path={folder / 'pairs.tsv'}",
-        "data.test_fraction=0",
-        *TINY_NETWORK,
-        "callbacks.attention_figures.count=0",
-    ]
-    (folder / "pairs.tsv").write_text("".join(f"a b {i}\tb a {i}\n" for i in range(30)))
-    attnlab("train", *arguments, "logger=none", folder=folder)
-    (directory,) = (folder / "outputs" / "pairs").iterdir()
-    assert [output.index for output in read_predictions(Run(directory).attention)] == [0, 1, 2]
-
-
-@pytest.mark.slow
 def test_evaluate_with_other_settings(trained: Run, folder: Path) -> None:
     completed = attnlab("evaluate", str(trained.directory), folder=folder)
     assert completed.stderr == ""
@@ -161,15 +128,8 @@ def test_evaluate_with_other_settings(trained: Run, folder: Path) -> None:
     assert evaluation["metrics"] == pytest.approx(
         {name: value for name, value in trained.read_result()["metrics"].items() if name.startswith("test/")}
     )
-    longer = attnlab(
-        "evaluate",
-        str(trained.directory),
-        "--split",
-        "test",
-        "data.test_lengths=[5,6]",
-        "search.beam_size=2",
-        folder=folder,
-    )
+    settings = ("--split", "test", "data.test_lengths=[5,6]", "search.beam_size=2")
+    longer = attnlab("evaluate", str(trained.directory), *settings, folder=folder)
     (folder_of_longer,) = (trained.directory / "evaluations").glob("test-*")
     lines = (folder_of_longer / "test.jsonl").read_text().splitlines()
     assert {len(json.loads(line)["source"].split()) for line in lines} == {5, 6}
@@ -271,20 +231,6 @@ def test_evaluations_of_two_checkpoints_use_two_folders(trained: Run, folder: Pa
 
 
 @pytest.mark.slow
-def test_sources_seen_in_training_are_counted(trained: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    """Training saw some of the 25 + 125 + 625 sequences of 5 symbols, and none of length ≥ 5."""
-    for lengths, seen in (("[2,4]", True), ("[5,6]", False)):
-        arguments = [
-            str(trained.directory),
-            f"data.test_lengths={lengths}",
-            "data.test_size=50",
-            "data.seed=1",
-        ]
-        assert main.run(["evaluate", *arguments]) == 0
-        assert ("of these sources were in the training split" in capsys.readouterr().out) == seen
-
-
-@pytest.mark.slow
 def test_zero_attention_weights_have_no_metric_drops(tmp_path: Path) -> None:
     attnlab(
         "train", *TINY_REVERSE, "attention=monotonic", "attention.offset=-90",
@@ -338,12 +284,12 @@ def test_error_rates_have_one_unit_in_the_tables_of_train_and_evaluate(
 
 
 def test_terminal_of_no_columns_prints_everything(
-    trained: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    trained: Run, run_on: Callable[..., tuple[int, list[str], str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "0")  # some editors and CI systems set it; rich prints nothing then
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"3 4\n")))
-    assert main.run(["predict", str(trained.directory), "--attention", "-"]) == 0
-    assert "<eos>" in capsys.readouterr().out
+    code, output, _ = run_on("3 4\n", "predict", str(trained.directory), "--attention", "-")
+    assert code == 0
+    assert any("<eos>" in line for line in output)
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["train", "--version"], ["score", "--version"]])

@@ -109,5 +109,3 @@ def test_ensemble_of_two_runs(trained: Run, averaged: Run, folder: Path) -> None
     assert evaluation["metrics"]["val/loss"] < max(single)  # averaged probabilities are never worse than both
     predicted = attnlab("predict", *runs, folder=folder, stdin="count list `mine`\n")
     assert predicted.stdout == "len(mine)\n", predicted.stderr
-    refused = attnlab("evaluate", *runs, "attention_override=uniform", folder=folder, code=2)
-    assert "attention_override=uniform needs a single network: give one run" in refused.stderr

@@ -7,12 +7,7 @@ import pytest
 from attnlab.cli.main import run
 from attnlab.config.options import config_dirs, keys_of, options_of, user_folders
 from commands import attnlab
-
-TINY = (
-    *("embedding.size=8", "encoder.size=8", "decoder.size=8", "trainer.max_epochs=1", "logger=none"),
-    *("data.train_size=32", "data.val_size=4", "data.test_size=4", "trainer.accelerator=cpu"),
-    *("callbacks.attention_figures.count=0", "search.max_length=6"),
-)
+from tiny_runs import SYNTHETIC, TINY
 
 MODULE = """
 from attnlab.nn.encoders import BagEncoder
@@ -50,7 +45,8 @@ def test_options_and_modules_of_a_folder_are_found_by_training_and_evaluation(
 ) -> None:
     folder = tmp_path / "elsewhere"
     folder.mkdir()
-    attnlab("train", "--config-dir", "../project/conf", "encoder=halves", *TINY, folder=folder)
+    tiny = (*TINY, *SYNTHETIC, "trainer.max_epochs=1", "logger=none", "callbacks.attention_figures.count=0")
+    attnlab("train", "--config-dir", "../project/conf", "encoder=halves", *tiny, folder=folder)
     (result,) = folder.glob("outputs/*/*/result.json")
     evaluation = ("evaluate", str(result.parent), "--trust", "own_parts")
     attnlab(*evaluation, "reranking=ones", "--config-dir=../project/conf", folder=folder)

@@ -81,6 +81,7 @@ def test_evaluate_reads_given_test_sets_and_not_the_training_data(run: Run):
     ]
     assert [result["seen_in_training"] for result in results] == [3, 0]
     assert "3 of these sources were in the training split" in done.stdout
+    assert done.stdout.count("were in the training split") == 1
     original = run.read_result()["metrics"]
     assert results[1]["metrics"]["test/old/bleu"] == original["test/mscoco/bleu"]
     assert results[1]["metrics"]["test/old/loss"] == pytest.approx(original["test/mscoco/loss"])

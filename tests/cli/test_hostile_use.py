@@ -4,7 +4,6 @@ Each row is (arguments, standard input, exit code, pattern of the message). In t
 run and FILES the folder of `files`, of damaged and foreign files.
 """
 
-import io
 import json
 import re
 import shlex
@@ -18,7 +17,6 @@ from typing import Any
 import pytest
 import torch
 
-from attnlab.cli import main
 from attnlab.files.run_directory import Run
 from run_files import write_run
 
@@ -109,12 +107,7 @@ USAGE: list[Row] = [
     ("export RUN", b"", 2, "the following arguments are required: --onnx"),
     ("export RUN --page a.html", b"", 2, "export --page no longer exists: attnlab serve RUN opens a page"),
     ("serve RUN --batch 8", b"", 2, "serve --batch no longer exists: requests are translated one after the"),
-    (
-        "predict RUN --import-from a",
-        b"",
-        2,
-        "--import-from no longer exists: start the command in",
-    ),
+    ("predict RUN --import-from a", b"", 2, "--import-from no longer exists: start the command in"),
     ("verify RUN --folder a", b"", 2, "verify --folder no longer exists: TMPDIR=FOLDER attnlab verify RUN"),
     ("lesson check 3 mine.py", b"", 2, "lesson no longer exists: python docs/lessons/lesson.py check"),
     ("export nowhere --onnx a", b"", 1, "nowhere does not exist"),
@@ -169,6 +162,7 @@ USAGE: list[Row] = [
         (f"bench {override}", b"", 2, reason)
         for override, reason in (
             ("encoder.sise=3", "Did you mean 'encoder.size'"),
+            ("attention=additve", "Unknown attention 'additve'. Did you mean 'additive'"),
             ("seed=[", "attnlab: "),
             ("trainer.accelerator=tpux", "trainer.accelerator=tpux"),
         )
@@ -202,10 +196,7 @@ PLACES = [
     ("FILES/interpolation.ckpt", "contains the interpolation"),
     ("FILES/foreign-class.ckpt", "names the class cosine.Cosine.*: add --trust cosine"),
     ("FILES/foreign-class.ckpt --trust cosine", "cannot be imported: .*Start the command in"),
-    (
-        "FILES/foreign-class.ckpt --trust cosine.Cosine",
-        "cannot be imported: .*Start the command in",
-    ),
+    ("FILES/foreign-class.ckpt --trust cosine.Cosine", "cannot be imported: .*Start the command in"),
     ("FILES/moved --trust cosine", "Start the command in the folder"),
 ]
 PATHS: list[Row] = [
@@ -321,11 +312,10 @@ def test_refused_in_one_line(
     files: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    run_on: Callable[..., tuple[int, list[str], str]],
 ) -> None:
     arguments, stdin, code, pattern = row
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
     monkeypatch.setattr(sys, "path", [*sys.path])
     before = state(tmp_path, files, trained.directory)
     words = [
@@ -334,8 +324,9 @@ def test_refused_in_one_line(
     ]
     with warnings.catch_warnings():
         warnings.simplefilter("default")
-        assert main.run(words) == code
-    (line,) = capsys.readouterr().err.splitlines()
+        ended_with, _, errors = run_on(stdin, *words)
+    assert ended_with == code
+    (line,) = errors.splitlines()
     assert line.startswith("attnlab: ")
     assert re.search(pattern.replace("FILES", str(files)), line)
     assert "unexpected error" not in line

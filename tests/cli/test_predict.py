@@ -10,17 +10,18 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from attnlab.cli.input_lines import read_lines
-from attnlab.cli.main import run
 from attnlab.files.run_directory import Run
 from commands import ATTNLAB, attnlab, clean_environment
 from exports import write_checkpoint
 from forked import ForkedProcess
+
+RunOn = Callable[..., tuple[int, list[str], str]]
 
 
 def test_predict_translates_line_by_line(trained: Run, folder: Path) -> None:
@@ -159,44 +160,27 @@ def test_outputs_at_the_length_limit_are_counted(trained: Run, tmp_path: Path) -
     assert errors == [f"attnlab: 3 lines (1, 2, 3) of standard input: {warning}"]
 
 
-def run_on(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lines: bytes, *arguments: str
-) -> tuple[int, list[str], list[str]]:
-    """Return the exit code and the lines of standard output and standard error."""
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines)))
-    code = run(list(arguments))
-    output, errors = capsys.readouterr()
-    return code, output.splitlines(), errors.splitlines()
-
-
-def test_line_longer_than_the_learned_positions_fails_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_line_longer_than_the_learned_positions_fails_alone(tmp_path: Path, run_on: RunOn) -> None:
     encoder = ["encoder=transformer", "encoder.positions=learned", "encoder.max_positions=5"]
     checkpoint = str(write_checkpoint(tmp_path, *encoder))
     problem = (
         "attnlab: line 2 of standard input: source: 6 tokens, but positions=learned of the encoder has 5"
     )
-    code, output, errors = run_on(
-        monkeypatch, capsys, b"horse\n" + b"horse " * 6 + b"\nhorse horse\n", "predict", checkpoint
-    )
-    assert (code, [bool(line) for line in output]) == (1, [True, False, True])
-    assert [error.startswith(problem) for error in errors if "may be incomplete" not in error] == [True]
-    code, output, errors = run_on(
-        monkeypatch, capsys, b"horse\thorse\n" + b"horse " * 6 + b"\thorse\nhorse\t\n", "score", checkpoint
-    )
-    assert (code, [bool(line) for line in output]) == (1, [True, False, True])
-    assert [error.startswith(problem) for error in errors] == [True]
+    for command, lines in (
+        ("predict", ("horse", "horse " * 6, "horse horse")),
+        ("score", ("horse\thorse", "horse " * 6 + "\thorse", "horse\t")),
+    ):
+        code, output, errors = run_on("\n".join(lines), command, checkpoint)
+        assert (code, [bool(line) for line in output]) == (1, [True, False, True])
+        problems = [error for error in errors.splitlines() if "may be incomplete" not in error]
+        assert [error.startswith(problem) for error in problems] == [True]
 
 
-def test_unknown_tokens_and_columns_are_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    checkpoint = str(write_checkpoint(tmp_path))
-    lines = b"horse zebra\nyak horse zebra\nhorse\thorse\n"
-    code, _, errors = run_on(monkeypatch, capsys, lines, "predict", checkpoint)
+def test_unknown_tokens_and_columns_are_counted(tmp_path: Path, run_on: RunOn) -> None:
+    lines = "horse zebra\nyak horse zebra\nhorse\thorse\n"
+    code, _, errors = run_on(lines, "predict", str(write_checkpoint(tmp_path)))
     assert code == 0
-    assert [error for error in errors if "may be incomplete" not in error] == [
+    assert [error for error in errors.splitlines() if "may be incomplete" not in error] == [
         "attnlab: 1 line (3) of standard input: another number of columns than line 1, which has 1",
         "attnlab: 1 line (3) of standard input: more columns: only the source is read",
         "attnlab: outside the vocabulary, read as <unk>: 3 of 6 source tokens of standard input, such as "
@@ -204,53 +188,37 @@ def test_unknown_tokens_and_columns_are_counted(
     ]
 
 
-def test_empty_lines_between_the_rows_of_tables_give_empty_outputs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    checkpoint = str(write_checkpoint(tmp_path))
-    code, output, _ = run_on(monkeypatch, capsys, b"horse\n\n \nhorse\n", "predict", checkpoint)
+def test_empty_lines_between_the_rows_of_tables_give_empty_outputs(tmp_path: Path, run_on: RunOn) -> None:
+    code, output, _ = run_on("horse\n\n \nhorse\n", "predict", str(write_checkpoint(tmp_path)))
     assert (code, [bool(line) for line in output]) == (0, [True, False, False, True])
 
 
 @pytest.fixture
-def terminal() -> Iterator[tuple[int, int]]:
-    """The two ends of a pseudo-terminal."""
-    ends = pty.openpty()
-    yield ends
-    for end in ends:
+def session(trained: Run, tmp_path: Path) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """`attnlab predict` in a pseudo-terminal, and the end of it that types."""
+    user, device = pty.openpty()
+    pipe = subprocess.PIPE
+    command = [ATTNLAB, "predict", str(trained.directory)]
+    options = {"cwd": tmp_path, "env": clean_environment(), "text": True}
+    with ForkedProcess(command, stdin=device, stdout=pipe, stderr=pipe, **options) as process:
+        yield process, user
+    for end in (user, device):
         os.close(end)
 
 
-def test_interactive_session_survives_a_typo(trained: Run, terminal: tuple[int, int], tmp_path: Path) -> None:
-    user, device = terminal
-    with ForkedProcess(
-        [ATTNLAB, "predict", str(trained.directory)],
-        cwd=tmp_path,
-        env=clean_environment(),
-        stdin=device,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        os.write(user, b"3 x\n\n3 4\n\x04")
-        output, errors = process.communicate(timeout=60)
+def test_interactive_session_survives_a_typo(session: tuple[subprocess.Popen[str], int]) -> None:
+    process, user = session
+    os.write(user, b"3 x\n\n3 4\n\x04")
+    output, errors = process.communicate(timeout=60)
     assert (process.returncode, output) == (1, "\n4 3\n")
     assert re.fullmatch(r"> attnlab: line 1 of .*'x' is not in .*\n> > > \n", errors)
 
 
-def test_ctrl_c_at_the_prompt_is_one_line(trained: Run, terminal: tuple[int, int], tmp_path: Path) -> None:
-    with ForkedProcess(
-        [ATTNLAB, "predict", str(trained.directory)],
-        cwd=tmp_path,
-        env=clean_environment(),
-        stdin=terminal[1],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as process:
-        assert process.stderr.read(2) == "> "
-        os.kill(process.pid, signal.SIGINT)
-        output, errors = process.communicate(timeout=60)
+def test_ctrl_c_at_the_prompt_is_one_line(session: tuple[subprocess.Popen[str], int]) -> None:
+    process, _ = session
+    assert process.stderr.read(2) == "> "
+    os.kill(process.pid, signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
     assert (process.returncode, output, errors) == (75, "", "\nattnlab: interrupted\n")
 
 
@@ -282,15 +250,15 @@ def test_predict_needs_no_home(trained: Run, tmp_path: Path) -> None:
 
 
 def test_predict_samples_with_settings_of_the_search(trained: Run, folder: Path) -> None:
-    def sampled(seed: int) -> list[str]:
-        settings = ("search.temperature=3", "search.top_k=6", f"search.seed={seed}")
-        lines = "3 4 5\n4 7\n3 6 7\n"
-        return attnlab("predict", str(trained.directory), *settings, folder=folder, stdin=lines).stdout.split(
-            "\n"
-        )
+    settings = ("search.temperature=3", "search.top_k=6")
 
-    assert sampled(1) == sampled(1)
-    assert sampled(1) != sampled(2)
+    def sampled(seed: int) -> str:
+        options = (str(trained.directory), *settings, f"search.seed={seed}")
+        return attnlab("predict", *options, folder=folder, stdin="3 4 5\n4 7\n3 6 7\n").stdout
+
+    first = sampled(1)
+    assert first == sampled(1)
+    assert first != sampled(2)
 
 
 def test_predict_continues_prefixes(trained: Run, folder: Path) -> None:

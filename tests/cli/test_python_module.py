@@ -19,7 +19,7 @@ def test_package_is_a_command(tmp_path: Path) -> None:
             check=False,
         )
 
-    done = run("train", *TINY_REVERSE)
+    done = run("train", *TINY_REVERSE, "trainer.max_epochs=1")
     assert done.returncode == 0, done.stderr
     assert len([*tmp_path.glob("outputs/*/*/checkpoints/best.ckpt")]) == 1
     wrong = run("train", "attention=additve")

@@ -1,15 +1,12 @@
 """`attnlab score`: log-probabilities of given pairs."""
 
 import gzip
-import io
 import json
-import sys
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from attnlab.cli.main import run
 from attnlab.files.predictions import read_predictions
 from attnlab.files.run_directory import Run
 from commands import attnlab
@@ -79,31 +76,22 @@ BAD_LINES = [
 ]
 
 
-def score(monkeypatch: pytest.MonkeyPatch, directory: Path, content: bytes, *options: str) -> int:
-    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(content), isatty=lambda: False))
-    return run(["score", str(directory), *options])
-
-
 def test_bad_lines_have_one_message_each_and_an_empty_output(
-    trained: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    trained: Run, run_on: Callable[..., tuple[int, list[str], str]]
 ) -> None:
+    run = str(trained.directory)
     content = GOOD + b"".join(line + b"\n" for line, _ in BAD_LINES) + b"3 4\t4 3\r\n" + GOOD.rstrip()
-    assert score(monkeypatch, trained.directory, content) == 1
-    output, errors = (text.splitlines() for text in capsys.readouterr())
-    assert [bool(line) for line in output] == [True, *[False] * len(BAD_LINES), True, True]
-    assert len(errors) == len(BAD_LINES)
-    for number, (error, (_, message)) in enumerate(zip(errors, BAD_LINES, strict=True), start=2):
+    code, output, errors = run_on(content, "score", run)
+    assert (code, [bool(line) for line in output]) == (1, [True, *[False] * len(BAD_LINES), True, True])
+    for number, (error, (_, message)) in enumerate(zip(errors.splitlines(), BAD_LINES, strict=True), start=2):
         assert error.startswith(f"attnlab: line {number} of standard input: ")
         assert message in error
         assert error.isprintable()
         assert len(error) < 400
 
-    assert score(monkeypatch, trained.directory, b"\xef\xbb\xbf" + GOOD) == 0
-    assert capsys.readouterr().out.splitlines() == output[:1]
+    assert run_on(b"\xef\xbb\xbf" + GOOD, "score", run)[:2] == (0, output[:1])
     for whole in (GOOD.decode().encode("utf-16"), gzip.compress(GOOD), bytes(range(256))):
-        assert score(monkeypatch, trained.directory, whole, "--json") == 1
-        output, errors = (text.splitlines() for text in capsys.readouterr())
-        assert len(output) == len(errors) >= 1
-        assert not any(output)
-    assert score(monkeypatch, trained.directory, b"") == 0
-    assert capsys.readouterr() == ("", "")
+        code, output, errors = run_on(whole, "score", run, "--json")
+        assert (code, any(output)) == (1, False)
+        assert len(output) == len(errors.splitlines()) >= 1
+    assert run_on(b"", "score", run) == (0, [], "")

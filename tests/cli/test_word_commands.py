@@ -1,10 +1,8 @@
 """Training, evaluation, prediction and scores of inflected words with features."""
 
-import io
 import json
-import sys
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -15,6 +13,8 @@ from attnlab.files.run_directory import Run
 from commands import attnlab as run_attnlab
 from exports import write_checkpoint
 
+RunOn = Callable[..., tuple[int, list[str], str]]
+
 LEMMAS = ["deve", "zorluk", "ev", "göz", "kitap köpek"]
 ENDINGS = {"N;ACC": "i", "N;ABL(PL;PSS(2,PL))": "lerinizden"}
 ROWS = [f"{lemma}\t{features}\t{lemma}{ending}" for lemma in LEMMAS for features, ending in ENDINGS.items()]
@@ -23,7 +23,7 @@ SETTINGS = (
     *("experiment=inflection", "features=linear", "data.train=tur.trn", "data.val=tur.dev", "name=tur"),
     *("embedding.size=8", "encoder.size=8", "decoder.size=16", "attention_size=8", "search.max_length=9"),
     *("trainer.max_steps=6", "trainer.val_check_interval=3", "trainer.accelerator=cpu", "logger=none"),
-    "batching.batch_size=4",
+    *("batching.batch_size=4", "callbacks.attention_figures.count=0"),
 )
 
 
@@ -39,19 +39,11 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return Run(directory)
 
 
-def command(
-    *arguments: str, stdin: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> tuple[int, list[str], str]:
-    stream = SimpleNamespace(buffer=io.BytesIO(stdin.encode()), isatty=lambda: False)
-    monkeypatch.setattr(sys, "stdin", stream)
-    code = run_command([*arguments])
-    captured = capsys.readouterr()
-    return code, captured.out.splitlines(), captured.err
-
-
 @pytest.mark.slow
 def test_predictions_are_columns_of_lemma_features_and_form(trained: Run) -> None:
     outputs = read_predictions(trained.predictions / "val.jsonl")
+    # Without a test split, the attention is that of the validation split
+    assert [output.index for output in read_predictions(trained.attention)] == [0, 1, 2, 3, 4]
     rows = (trained.predictions / "val.tsv").read_text(encoding="utf-8").splitlines()
     assert [row.split("\t")[0] for row in rows] == ["deve", "deve", "zorluk", "yol", "at"]
     assert [row.split("\t")[1] for row in rows[:2]] == ["N;ACC", "N;ABL(PL;PSS(2;PL))"]
@@ -91,20 +83,15 @@ def test_known_and_unknown_sources_are_scored_apart(
 
 
 @pytest.mark.slow
-def test_features_are_read_by_predict_score_and_the_python_interface(
-    trained: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_features_are_read_by_predict_score_and_the_python_interface(trained: Run, run_on: RunOn) -> None:
     lines = "deve\tN;ACC\ndeve\ndeve\tN;ACC(\ndeve\tN;ABL(PL)\n"
-    code, outputs, errors = command(
-        "predict", str(trained.directory), stdin=lines, monkeypatch=monkeypatch, capsys=capsys
-    )
+    code, outputs, errors = run_on(lines, "predict", str(trained.directory))
     assert code == 1
     assert [bool(output) for output in outputs[1:3]] == [False, False]
     assert len(outputs) == 4
     assert "line 2 of standard input: 'deve' has no features" in errors
     assert "line 3 of standard input: the features 'N;ACC(' have a bracket" in errors
-    options = ("predict", str(trained.directory), "--nbest", "1")
-    _, rows, _ = command(*options, stdin=lines, monkeypatch=monkeypatch, capsys=capsys)
+    _, rows, _ = run_on(lines, "predict", str(trained.directory), "--nbest", "1")
     assert rows[0].split("\t")[:5] == ["line", "rank", "input", "features", "output"]
     assert rows[4].split("\t")[:5] == ["4", "1", "deve", "N;ABL(PL)", outputs[3]]
     model = attnlab.load(trained)
@@ -112,9 +99,7 @@ def test_features_are_read_by_predict_score_and_the_python_interface(
     assert [output.hypothesis for output in translated] == [outputs[0], outputs[3]]
 
     lines = "deve\tN;ACC\tdevei\ndeve\tdevei\n"
-    code, outputs, errors = command(
-        "score", str(trained.directory), stdin=lines, monkeypatch=monkeypatch, capsys=capsys
-    )
+    code, outputs, errors = run_on(lines, "score", str(trained.directory))
     assert code == 1
     assert "line 2 of standard input: it has 2 columns instead of 3" in errors
     (score,) = model.score([("deve\tN;ACC", "devei")])
@@ -125,26 +110,23 @@ def test_features_are_read_by_predict_score_and_the_python_interface(
 
 @pytest.mark.slow
 def test_covered_files_are_translated_without_scores(
-    trained: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    trained: Run, tmp_path: Path, run_on: RunOn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows = [row.rpartition("\t")[0] for row in ROWS[:3]]
     (tmp_path / "tur.tst").write_text("\n".join(rows), encoding="utf-8")
     monkeypatch.chdir(trained.directory.parents[2])
     setting = f"data.test={tmp_path / 'tur.tst'}"
-    assert run_command(["evaluate", str(trained.directory), setting]) == 0
-    assert "test has no targets: 3 outputs, no scores" in capsys.readouterr().out
+    code, printed, _ = run_on("", "evaluate", str(trained.directory), setting)
+    assert code == 0
+    assert any("test has no targets: 3 outputs, no scores" in line for line in printed)
     (written,) = trained.directory.glob("evaluations/*/test.tsv")
     outputs = [line.split("\t")[2] for line in written.read_text(encoding="utf-8").splitlines()]
     for stdin in (rows, ROWS[:3]):
-        code, predicted, _ = command(
-            "predict", str(trained.directory), stdin="\n".join(stdin), monkeypatch=monkeypatch, capsys=capsys
-        )
+        code, predicted, _ = run_on("\n".join(stdin), "predict", str(trained.directory))
         assert (code, predicted) == (0, outputs)
 
 
-def test_columns_of_lines_are_those_of_the_training_file(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_columns_of_lines_are_those_of_the_training_file(tmp_path: Path, run_on: RunOn) -> None:
     """LEMMA<TAB>FORM<TAB>FEATURES, as in the shared tasks of 2016 to 2018."""
     settings = ("data.features_column=2", "data.target_column=1")
     texts = [
@@ -152,7 +134,7 @@ def test_columns_of_lines_are_those_of_the_training_file(
     ]
     run = str(write_checkpoint(tmp_path, *settings, texts=["deve\tdevei\tN;ACC", "at\tatlar\tN;PL", *texts]))
     lines = "deve\tdevei\tN;ACC\nat\tN;PL\n\tN;PL\nat\tat\tN;PL\n"
-    code, scores, errors = command("score", run, stdin=lines, monkeypatch=monkeypatch, capsys=capsys)
+    code, scores, errors = run_on(lines, "score", run)
     pairs = [("deve\tN;ACC", "devei"), ("at\tN;PL", "at")]
     expected = [score.log_probability for score in attnlab.load(run).score(pairs)]
     assert [float(line.split("\t")[0]) for line in (scores[0], scores[3])] == pytest.approx(
@@ -160,26 +142,21 @@ def test_columns_of_lines_are_those_of_the_training_file(
     )
     assert (code, scores[1:3]) == (1, ["", ""])
     assert "line 2 of standard input: it has 2 columns instead of 3" in errors
-    spaced = "\ndeve\tdevei\tN;ACC\n\n"
-    code, outputs, _ = command("score", run, stdin=spaced, monkeypatch=monkeypatch, capsys=capsys)
+    code, outputs, _ = run_on("\ndeve\tdevei\tN;ACC\n\n", "score", run)
     assert (code, outputs) == (0, ["", scores[0], ""])
-    code, outputs, errors = command("predict", run, stdin=lines, monkeypatch=monkeypatch, capsys=capsys)
+    code, outputs, errors = run_on(lines, "predict", run)
     assert (code, [bool(output) for output in outputs]) == (1, [True, True, False, True])
     assert "line 3 of standard input: there is no text before the tab" in errors
     assert "2 lines (1, 4) of standard input: more columns: only text and features are read" in errors
     assert "1 line (2) of standard input: another number of columns than line 1, which has 3" in errors
 
 
-def test_predict_continues_prefixes_of_words_with_features(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_predict_continues_prefixes_of_words_with_features(tmp_path: Path, run_on: RunOn) -> None:
     texts = [f"deve{i}\tN;ACC\tdevei" for i in range(10)]
     settings = ("tokenizer=characters", "data.features_column=1", "data.target_column=2")
     run = str(write_checkpoint(tmp_path, *settings, texts=texts))
     lines = "deve\tN;ACC\tdev\ndeve\t\t\ndeve\tdev\ndeve\tN;ACC(\tdev\n"
-    code, outputs, errors = command(
-        "predict", run, "--prefix", stdin=lines, monkeypatch=monkeypatch, capsys=capsys
-    )
+    code, outputs, errors = run_on(lines, "predict", run, "--prefix")
     assert (code, outputs[0][:3], outputs[2:]) == (1, "dev", ["", ""])
     assert "line 3 of standard input: --prefix needs three columns: a source, its features and" in errors
     assert "line 4 of standard input: the features 'N;ACC(' have a bracket" in errors
