@@ -125,7 +125,6 @@ def test_a_network_counts_a_batch_once_whatever_the_number_of_shards(composed: C
     counting = ("encoder=bag", "encoder._target_=custom_parts.CountingEncoder", "batching.shards=4")
     module, data = build_all(composed(*TINY, *SYNTHETIC, *counting))
     module._trainer = Trainer(logger=False, **QUIET)
-    assert module.shards is not None
     batch, parameters = data.examples("train")[list(range(6))], list(module.parameters())
     for number in range(2):
         module.shards.differentiate(module.losses, batch, parameters, list(module.buffers()), number=number)
@@ -250,19 +249,11 @@ def test_results_are_equal_on_one_and_two_processes_and_when_resumed_on_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One process; two; and one, then two, then one, interrupted after 3 and 9 of 14 steps."""
-    outputs = []
-    for name, starts in {"one": [(1, 99)], "two": [(2, 99)], "changing": [(1, 3), (2, 9), (1, 99)]}.items():
+    runs = []
+    for name, parts in {"one": [(1, 99)], "two": [(2, 99)], "changing": [(1, 3), (2, 9), (1, 99)]}.items():
         (tmp_path / name).mkdir()
-        for devices, stop in starts:
-            monkeypatch.setattr(LastCheckpoint, "on_train_batch_end", interrupt_after(stop))
-            words = ("train", *TINY_REVERSE, *NOISE, f"trainer.devices={devices}")
-            attnlab(*words, folder=tmp_path / name, code=0 if stop == 99 else 75)
-        (directory,) = (tmp_path / name).glob("outputs/reverse/*")
-        outputs.append(outputs_of(Run(directory)))
-    one, *others = outputs
-    for other in others:
-        for name in one:
-            assert other[name] == one[name], name
+        runs.append(train_in_parts(parts, *TINY_REVERSE, folder=tmp_path / name, monkeypatch=monkeypatch))
+    assert_equal_outputs(*runs)
 
 
 def write_corpora(folder: Path) -> list[str]:
@@ -282,34 +273,41 @@ def test_mapped_corpora_are_equal_to_the_bit_on_any_number_of_processes_and_when
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In memory; mapped, on one process and on two; interrupted twice; and killed by `attnlab verify`."""
-    outputs = []
+    runs = []
     starts = {"memory": [(1, 99)], "one": [(1, 99)], "two": [(2, 99)], "changing": [(2, 3), (1, 9), (2, 99)]}
     for name, parts in starts.items():
-        (tmp_path / name).mkdir()
-        overrides = write_corpora(tmp_path / name)
-        for devices, stop in parts:
-            monkeypatch.setattr(LastCheckpoint, "on_train_batch_end", interrupt_after(stop))
-            words = ("train", *TINY, *overrides, *NOISE, "name=run", f"trainer.devices={devices}")
-            attnlab(*words, folder=tmp_path / name, code=0 if stop == 99 else 75)
-        (directory,) = (tmp_path / name).glob("outputs/run/*")
-        outputs.append(outputs_of(Run(directory)))
-        assert (tmp_path / name / "cache/corpora").exists() == (name != "memory")
+        (folder := tmp_path / name).mkdir()
+        words = (*TINY, *write_corpora(folder), "name=run")
+        runs.append(train_in_parts(parts, *words, folder=folder, monkeypatch=monkeypatch))
+        assert (folder / "cache/corpora").exists() == (name != "memory")
         monkeypatch.setattr(mapped, "IN_MEMORY", 20)
-    memory, *others = outputs
-    for other in others:
-        for name in memory:
-            assert other[name] == memory[name], name
-    verify = ("verify", str(directory), "--kills", "2")
+    assert_equal_outputs(*runs)
+    verify = ("verify", str(runs[-1].directory), "--kills", "2")
     assert "PASS  kills: 2" in attnlab(*verify, folder=tmp_path / "changing").stdout
 
 
-def interrupt_after(steps: int) -> Callable[..., None]:
-    """Return a hook that requests the interruption after this many optimizer steps."""
+def train_in_parts(
+    parts: list[tuple[int, int]], *overrides: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> Run:
+    """Train with `NOISE` on numbers of processes, each of which is interrupted after a number of steps."""
+    for devices, stop in parts:
 
-    def on_train_batch_end(callback: LastCheckpoint, trainer: Trainer, *_: Any) -> None:
-        callback.interrupted = trainer.global_step >= steps
+        def on_train_batch_end(callback: LastCheckpoint, trainer: Trainer, *_: Any, stop: int = stop) -> None:
+            callback.interrupted = trainer.global_step >= stop
 
-    return on_train_batch_end
+        monkeypatch.setattr(LastCheckpoint, "on_train_batch_end", on_train_batch_end)
+        words = ("train", *overrides, *NOISE, f"trainer.devices={devices}")
+        attnlab(*words, folder=folder, code=0 if stop == 99 else 75)
+    (directory,) = folder.glob("outputs/*/*")
+    return Run(directory)
+
+
+def assert_equal_outputs(first: Run, *others: Run) -> None:
+    """Compare the outputs of runs, one by one for readable failures."""
+    expected = outputs_of(first)
+    for other in map(outputs_of, others):
+        for name in expected:
+            assert other[name] == expected[name], name
 
 
 def outputs_of(run: Run) -> dict[str, Any]:

@@ -30,29 +30,26 @@ SETTINGS: dict[str, Any] = {"mode": "offline", "tags": (), "timeout": 30}
 ANSWERS = yaml.safe_load(Path(__file__).with_name("wandb_answers.yaml").read_text())
 
 
+@pytest.fixture
+def run(composed: Callable[..., DictConfig]) -> Run:
+    return prepare_run(composed())
+
+
 def test_missing_package_is_a_warning(
-    composed: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)  # import wandb then raises ImportError
-    config = composed()
-    assert wandb_logger(run=prepare_run(config), project="attnlab", **SETTINGS) is None
+    assert wandb_logger(run=run, project="attnlab", **SETTINGS) is None
     assert "could not be started; continuing without Weights & Biases" in caplog.text
 
 
-def test_refused_settings_are_a_warning(
-    composed: Callable[..., DictConfig], caplog: pytest.LogCaptureFixture
-) -> None:
-    config = composed()
-    assert wandb_logger(run=prepare_run(config), project="a/b", **SETTINGS) is None
+def test_refused_settings_are_a_warning(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    assert wandb_logger(run=run, project="a/b", **SETTINGS) is None
     assert "could not be started; continuing without Weights & Biases" in caplog.text
     assert "a/b" in caplog.text
 
 
-def test_errors_after_the_run_was_closed_are_logged_once(
-    composed: Callable[..., DictConfig], caplog: pytest.LogCaptureFixture
-) -> None:
-    config = composed()
-    run = prepare_run(config)
+def test_errors_after_the_run_was_closed_are_logged_once(run: Run, caplog: pytest.LogCaptureFixture) -> None:
     logger = wandb_logger(run=run, project="attnlab", **SETTINGS)
     logger.log_metrics({"val/loss": 2.0}, step=1)
     finish_wandb(3)
@@ -68,16 +65,11 @@ def test_errors_after_the_run_was_closed_are_logged_once(
     assert logged["exit_code"] == 3
 
 
-def test_run_of_an_agent_is_the_run_of_its_trial(
-    composed: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_run_of_an_agent_is_the_run_of_its_trial(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     trial = {"WANDB_SWEEP_ID": "sweep7", "WANDB_RUN_ID": "trial3", "WANDB_PROJECT": "search"}
     for name, value in trial.items():
         monkeypatch.setenv(name, value)
-    config = composed()
-    run = prepare_run(config)
-    logger = wandb_logger(run=run, project="attnlab", **SETTINGS)
-    assert logger is not None
+    assert wandb_logger(run=run, project="attnlab", **SETTINGS) is not None
     finish_wandb(0)
     (path,) = run.directory.glob("wandb/offline-run-*/run-*.wandb")
     (started,) = (record.run for record in records(path) if record.HasField("run"))
@@ -85,12 +77,8 @@ def test_run_of_an_agent_is_the_run_of_its_trial(
     assert started.run_id != run.hash
 
 
-def test_arguments_summary_and_artifacts(
-    composed: Callable[..., DictConfig], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_arguments_summary_and_artifacts(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    config = composed()
-    run = prepare_run(config)
     run.checkpoints.mkdir()
     run.best.write_bytes(b"weights")
     run.write_result("running", git_commit="c0ffee")
@@ -100,7 +88,6 @@ def test_arguments_summary_and_artifacts(
     arguments = {"entity": "me", "notes": "a note", "group": "g", "job_type": "j"}
     extras: Any = {"save_code": True, "log_model": True, "watch": "gradients"}
     logger = wandb_logger(run=run, **SETTINGS, **arguments, **extras)
-    assert logger is not None
     network = nn.Linear(2, 3)
     trainer = SimpleNamespace(log_every_n_steps=1)
     logger.log_graph(SimpleNamespace(network=network, trainer=trainer))
@@ -122,15 +109,12 @@ def test_arguments_summary_and_artifacts(
     assert [row["gradients/bias/values"] for row in logged["history"]] == [[3]] * 3
 
 
-def test_rows_of_the_metrics_file_are_replayed(composed: Callable[..., DictConfig]) -> None:
-    config = composed()
-    run = prepare_run(config)
+def test_rows_of_the_metrics_file_are_replayed(run: Run) -> None:
     for step in (4, 9):
         append_metrics(run.metrics, {"train/loss": 1 / step}, epoch=None, step=step)
         append_metrics(run.metrics, {"val/loss": 0.1 * step, "val/bleu": 3.0}, epoch=step // 5, step=step)
         append_metrics(run.metrics, {"val/loss": 0.7}, epoch=step // 5, step=step)
     logger = wandb_logger(run=run, **SETTINGS)
-    assert logger is not None
     logger.replay(run.metrics)
     finish_wandb(0)
     history = read_offline(run.directory)["history"]

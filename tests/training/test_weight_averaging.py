@@ -9,18 +9,10 @@ import torch
 from lightning import Callback, Trainer
 from omegaconf import DictConfig
 
-from attnlab.training import build, components
 from attnlab.training.callbacks.checkpoints import BestCheckpoint
 from attnlab.training.callbacks.weight_averaging import WeightAveraging
+from tiny_runs import QUIET, SYNTHETIC, TINY, build_all
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*does not have many workers"),
-    pytest.mark.filterwarnings("ignore:.*your dataloader is not resumable"),
-]
-TINY = (
-    *("data.train_size=40", "data.val_size=4", "data.test_size=4", "embedding.size=8", "encoder.size=4"),
-    *("decoder.size=8", "attention_size=5", "batching.batch_size=4", "optimizer.lr=0.05"),
-)
 DECAY = 0.7
 
 
@@ -47,29 +39,16 @@ def flat(module: torch.nn.Module) -> torch.Tensor:
 def test_averaged_weights_are_validated_saved_and_kept(
     first_epoch: int, composed: Callable[..., DictConfig], tmp_path: Path
 ) -> None:
-    config = composed(*TINY)
-    corpus = build.build_corpus(config)
-    vocabularies = build.build_vocabularies(config, corpus)
-    data = components.build_data(config, corpus, vocabularies)
-    network = build.build_network(config, vocabularies)
-    module = components.build_module(config, network, vocabularies, corpus)
+    module, data = build_all(composed(*TINY, *SYNTHETIC, "data.train_size=40", "optimizer.lr=0.05"))
     recorder = Recorder()
     best = tmp_path / "checkpoints" / "best.ckpt"
-    trainer = Trainer(
-        max_epochs=3,
-        accelerator="cpu",
-        logger=False,
-        callbacks=[
-            recorder,
-            WeightAveraging(decay=DECAY, update_starting_at_epoch=first_epoch),
-            BestCheckpoint(best, monitor="val/loss", mode="max"),  # the first epoch has the highest loss
-        ],
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        use_distributed_sampler=False,
-        num_sanity_val_steps=0,
-        default_root_dir=tmp_path,
-    )
+    callbacks = [
+        recorder,
+        WeightAveraging(decay=DECAY, update_starting_at_epoch=first_epoch),
+        BestCheckpoint(best, monitor="val/loss", mode="max"),  # the first epoch has the highest loss
+    ]
+    settings = {**QUIET, "enable_checkpointing": True, "num_sanity_val_steps": 0}
+    trainer = Trainer(max_epochs=3, logger=False, callbacks=callbacks, **settings)
     trainer.fit(module, datamodule=data)
 
     epoch = len(recorder.steps) // 3
