@@ -38,21 +38,14 @@ def sentences(count: int, *, unknown: bool = False) -> list[str]:
 
 def write_checkpoint(folder: Path, *overrides: str, texts: Sequence[str] | None = None) -> Path:
     """Write a checkpoint of an untrained network whose outputs vary; return its path."""
+    folder.mkdir(exist_ok=True)
     data = folder / "pairs.tsv"
     data.write_text("".join(f"{text}\t{text}\n" for text in texts or sentences(200)))
     pairs = ["data=pairs", f"data.path={data}", "tokenizer=whitespace"]
-    config = compose_run(
-        [
-            *([] if "data=synthetic" in overrides else pairs),
-            "embedding.size=12",
-            "encoder.size=8",
-            "decoder.size=16",
-            "attention_size=5",
-            "search.max_length=12",
-            f"paths.output={folder}/outputs",
-            *overrides,
-        ]
-    )
+    chosen = [] if "data=synthetic" in overrides else pairs
+    sizes = ("embedding.size=12", "encoder.size=8", "decoder.size=16", "attention_size=5")
+    others = ("search.max_length=12", f"paths.output={folder}/outputs")
+    config = compose_run([*chosen, *sizes, *others, *overrides])
     torch.manual_seed(0)
     corpus = build.build_corpus(config)
     vocabularies = build.build_vocabularies(config, corpus)

@@ -15,7 +15,7 @@ from attnlab.errors import UserError
 from attnlab.files.predictions import read_predictions
 from attnlab.files.run_directory import Run
 from commands import TINY_REVERSE, clean_environment
-from exports import write_checkpoint
+from exports import sentences, write_checkpoint
 from forked import ForkedProcess
 
 SETTINGS = [*TINY_REVERSE, "trainer.max_epochs=2"]
@@ -106,9 +106,8 @@ def test_batches_are_bounded_by_padded_tokens(model: attnlab.Model, monkeypatch:
     pairs = [model.read(source) for source in sources]
     batches = list(model._batches(pairs, 64, False, beam_size=2))
     assert [rows for rows, _ in batches] == [[1, 4, 2], [5], [3], [0]]  # 3 · 2 · 2 = 12
-    assert [prediction.tokens for prediction in model.translate(sources, beam_size=2)] == [
-        prediction.tokens for prediction in expected
-    ]
+    translated = model.translate(sources, beam_size=2)
+    assert [each.tokens for each in translated] == [each.tokens for each in expected]
 
 
 def test_translations_begin_with_their_prefixes(model: attnlab.Model) -> None:
@@ -141,11 +140,8 @@ def test_unusable_arguments_of_translate_raise_one_line(
 def test_attention_of_a_translation_equals_that_of_the_search(model: attnlab.Model) -> None:
     for found in model.translate(SOURCES, beam_size=2):
         forced = model.attention(found.source, found.hypothesis)
-        assert (forced.hypothesis, forced.tokens, forced.source_tokens) == (
-            found.hypothesis,
-            found.tokens,
-            found.source_tokens,
-        )
+        for name in ("hypothesis", "tokens", "source_tokens"):
+            assert getattr(forced, name) == getattr(found, name)
         assert forced.weights == pytest.approx(found.weights, abs=1e-5)
         assert forced.score == pytest.approx(found.score, abs=1e-5)
 
@@ -178,7 +174,7 @@ def test_progress_bar_is_shown_unless_it_is_turned_off(
     model: attnlab.Model, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("attnlab.training.model.PROGRESS_DELAY", 0)
-    for settings, is_shown in (({}, True), ({"progress": False}, False)):
+    for settings, is_shown in (({}, True), ({"progress": True}, True), ({"progress": False}, False)):
         for work in (model.translate, model.score):
             work([("3 4", "4 3")] if work == model.score else "3 4", **settings)
             assert ("1/1" in capsys.readouterr().err) == is_shown
@@ -204,26 +200,22 @@ def test_ensemble_of_a_run_with_itself_equals_the_run(trained: Run, model: attnl
         attnlab.load("nowhere")
 
 
-@pytest.mark.slow
-def test_order_of_members_that_copy_and_others_changes_nothing(trained: Run, model: attnlab.Model) -> None:
-    copying = attnlab.train([*SETTINGS, "readout=pointer_generator", "name=copying"])
-    one, other = (
-        attnlab.load(members) for members in ([trained, copying], [copying.directory, trained.directory])
-    )
-    pairs = [(source, source[::-1]) for source in SOURCES]
-    each = [model.score(pairs), attnlab.load(copying).score(pairs), one.score(pairs), other.score(pairs)]
-    for plain, copied, both, again in zip(*each, strict=True):
+def test_order_of_members_that_copy_and_others_changes_nothing(tmp_path: Path) -> None:
+    readouts = ("softmax", "pointer_generator")
+    plain, copying = (write_checkpoint(tmp_path / name, f"readout={name}") for name in readouts)
+    pairs = [(text, " ".join(reversed(text.split()))) for text in sentences(4)]
+    models = [attnlab.load(members) for members in (plain, copying, [plain, copying], [copying, plain])]
+    for plain, copied, both, again in zip(*(model.score(pairs) for model in models), strict=True):
         members = [plain.token_log_probabilities, copied.token_log_probabilities]
         expected = [math.log((math.exp(a) + math.exp(b)) / 2) for a, b in zip(*members, strict=True)]
         assert both.token_log_probabilities == pytest.approx(expected, abs=1e-4)
         assert again.token_log_probabilities == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.slow
-def test_members_that_end_sources_differently_are_refused(trained: Run) -> None:
-    ending = attnlab.train([*SETTINGS, "batching.source_eos=true", "name=ending"])
+def test_members_that_end_sources_differently_are_refused(tmp_path: Path) -> None:
+    members = [write_checkpoint(tmp_path / each, f"batching.source_eos={each}") for each in ("true", "false")]
     with pytest.raises(UserError, match=r"cannot be ensembled: they differ in batching\.source_eos"):
-        attnlab.load([trained, ending])
+        attnlab.load(members)
 
 
 def test_evaluate_returns_what_it_writes(trained: Run) -> None:
@@ -279,14 +271,3 @@ def test_data_frames_of_runs_and_curves(trained: Run) -> None:
     assert len(curves["val/loss"].dropna()) == 2
     assert len(curves["test/exact_match"].dropna()) == 1
     assert isinstance(curves, pd.DataFrame)
-
-
-def test_progress_is_shown_only_if_it_is_wanted(
-    model: attnlab.Model, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr("attnlab.training.model.PROGRESS_DELAY", 0)
-    shown = []
-    for progress in (False, True):
-        model.translate(SOURCES, progress=progress)
-        shown.append(f"{len(SOURCES)}/{len(SOURCES)}" in capsys.readouterr().err)
-    assert shown == [False, True]

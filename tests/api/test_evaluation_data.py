@@ -44,10 +44,7 @@ def test_vocabularies_are_compared_with_the_training_data_only(tmp_path: Path) -
             ["data.cache=elsewhere"],
             "pairs.tsv changed since this run was started: the test data is different",
         ),
-        (
-            ["data.limit=9"],
-            "pairs.tsv changed since this run was started. Restore the original data, or",
-        ),
+        (["data.limit=9"], "pairs.tsv changed since this run was started. Restore the original data, or"),
         (["+data.seed=1", "seed=2"], "pairs.tsv changed since this run was started. Restore"),
         (["data.preparation.slots=true"], "pairs.tsv changed since this run was started. Restore"),
         (["data.test=pairs.tsv"], None),

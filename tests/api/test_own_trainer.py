@@ -54,11 +54,8 @@ def test_build_equals_the_builders_of_training() -> None:
     expected, _ = build_all(attnlab.compose(overrides))
     for name, value in expected.state_dict().items():
         assert value.equal(module.state_dict()[name]), name
-    assert {split: len(pairs) for split, pairs in data.corpus.splits.items()} == {
-        "train": 12,
-        "val": 4,
-        "test": 4,
-    }
+    sizes = {split: len(pairs) for split, pairs in data.corpus.splits.items()}
+    assert sizes == {"train": 12, "val": 4, "test": 4}
 
 
 @pytest.mark.parametrize("readout", ["softmax", "pointer_generator"])

@@ -78,7 +78,6 @@ def test_export_of_a_large_vocabulary_equal_predict(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_translate_script_reports_bad_lines_by_number(tmp_path: Path) -> None:
-    (tmp_path / "closed").mkdir()
     closed = ["data=synthetic", "data.train_size=9"]
     encoder = ["encoder=convolutional", "encoder.positions=learned", "encoder.max_positions=6"]
     checkpoint = write_checkpoint(tmp_path / "closed", *closed, *encoder)
@@ -138,9 +137,8 @@ def test_prepared_sources_are_refused(
     export: Export, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     checkpoint = read_checkpoint(export.checkpoint)
-    checkpoint["attnlab"]["config"]["data"]["preparation"] = {
-        "_target_": "attnlab.data.conala.dataset.Preparation"
-    }
+    preparation = {"_target_": "attnlab.data.conala.dataset.Preparation"}
+    checkpoint["attnlab"]["config"]["data"]["preparation"] = preparation
     path = tmp_path / "prepared.ckpt"
     save_checkpoint(checkpoint, path)
     assert run_command(["export", str(path), "--onnx", str(tmp_path / "onnx")]) == 1

@@ -8,16 +8,14 @@ from pathlib import Path
 import httpx
 import pytest
 
-from commands import TINY_REVERSE, attnlab, clean_environment
+from commands import attnlab, clean_environment
+from exports import write_checkpoint
 from forked import ATTNLAB, ForkedProcess
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = tmp_path_factory.mktemp("serve")
-    attnlab("train", *TINY_REVERSE, "trainer.max_epochs=1", folder=folder)
-    (directory,) = folder.glob("outputs/reverse/*")
-    return str(directory)
+    return str(write_checkpoint(tmp_path_factory.mktemp("serve"), "data=synthetic", "data.train_size=9"))
 
 
 @pytest.mark.slow
