@@ -7,7 +7,6 @@ from omegaconf import DictConfig
 from attnlab.data.examples import Examples
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
-from attnlab.training import build, components
 from attnlab.training.length_limits import (
     check_positions,
     choose_max_length,
@@ -83,15 +82,8 @@ def test_limit_of_the_search_follows_the_longest_target(composed, caplog: pytest
     assert caplog.messages[0] == "search.max_length=155: the longest target has 103 tokens"
     fixed = composed(*TINY, *SYNTHETIC, "search.max_length=7")
     assert choose_max_length(fixed, data).search.max_length == 7
-    few = composed(
-        *TINY,
-        *SYNTHETIC,
-        "decoder=transformer",
-        "decoder.positions=learned",
-        "decoder.max_positions=40",
-        "attention_size=8",
-        "search.max_length=null",
-    )
+    learned = ("decoder=transformer", "decoder.positions=learned", "decoder.max_positions=40")
+    few = composed(*TINY, *SYNTHETIC, *learned, "attention_size=8", "search.max_length=null")
     _, data = build_all(few)
     assert choose_max_length(few, data).search.max_length == 39
 
@@ -108,20 +100,9 @@ def test_texts_beyond_learned_positions_are_an_error_before_training(
 
     def check(limit: int, *settings: str) -> None:
         learned = [f"{part}=transformer", f"{part}.positions=learned", f"{part}.max_positions={limit}"]
-        config = composed(
-            *TINY,
-            "data=pairs",
-            *files,
-            *learned,
-            *settings,
-            f"{part}.size=8",
-            f"{part}.heads=2",
-            "attention_size=8",
-        )
-        corpus = build.build_corpus(config)
-        vocabularies = build.build_vocabularies(config, corpus)
-        data = components.build_data(config, corpus, vocabularies)
-        check_positions(build.build_network(config, vocabularies), data)
+        sizes = [f"{part}.size=8", f"{part}.heads=2", "attention_size=8"]
+        module, data = build_all(composed(*TINY, "data=pairs", *files, *learned, *sizes, *settings))
+        check_positions(module.network, data)
 
     longest = {"encoder": 6, "decoder": 7}[part]  # <eos> included in targets
     check(longest)
