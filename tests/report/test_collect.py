@@ -12,7 +12,7 @@ from attnlab.files.predictions import Prediction
 from attnlab.report.collect import collect, read_evaluations
 from attnlab.report.study import undefined_scores, unfinished_lines
 from attnlab.report.tables import scores_table
-from run_files import study, write_run
+from run_files import study, with_result, write_run
 
 
 def test_evaluations_of_a_run_are_sorted_by_folder(tmp_path: Path) -> None:
@@ -48,9 +48,7 @@ def test_record_of_a_finished_run(tmp_path: Path) -> None:
 
 
 def test_peak_memory_is_of_the_gpu_if_there_is_one(tmp_path: Path) -> None:
-    run = write_run(tmp_path)
-    result = json.loads(run.result.read_text())
-    run.result.write_text(json.dumps(result | {"peak_memory": {"host": 7, "gpu": 5}}))
+    with_result(write_run(tmp_path), peak_memory={"host": 7, "gpu": 5})
     assert collect([tmp_path]).runs[0].peak_memory == 5
 
 
@@ -61,25 +59,22 @@ def test_validation_predictions_are_read_without_a_test_split(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("status", "error"),
+    ("status", "recorded", "error"),
     [
-        ("running", "still running, or killed"),
-        ("interrupted", "run the same command again to resume it"),
-        ("failed", "result.json contains no error message"),
+        ("running", {}, "still running, or killed"),
+        ("interrupted", {}, "run the same command again to resume it"),
+        ("failed", {}, "result.json contains no error message"),
+        ("failed", {"error": "CUDA out of memory"}, "CUDA out of memory"),
     ],
 )
-def test_unfinished_run_has_status_and_reason(tmp_path: Path, status: str, error: str) -> None:
-    write_run(tmp_path, status=status)
+def test_unfinished_run_has_status_and_reason(
+    tmp_path: Path, status: str, recorded: dict[str, str], error: str
+) -> None:
+    with_result(write_run(tmp_path, status=status), **recorded)
     study = collect([tmp_path])
     assert study.finished == []
     assert [(run.status, run.error) for run in study.unfinished] == [(status, error)]
     assert study.unfinished[0].series["train/loss"] == [(9, 2.5)]  # its curves are read
-
-
-def test_failed_run_has_its_error_message(tmp_path: Path) -> None:
-    run = write_run(tmp_path, status="failed")
-    run.result.write_text('{"status": "failed", "error": "CUDA out of memory"}')
-    assert [(run.status, run.error) for run in collect([tmp_path]).runs] == [("failed", "CUDA out of memory")]
 
 
 def test_run_without_a_result_is_not_started(tmp_path: Path) -> None:
@@ -98,8 +93,7 @@ def test_undefined_scores_are_kept_with_their_reasons(tmp_path: Path) -> None:
     for variant, seed in (("dot", 0), ("dot", 1), ("none", 0)):
         run = write_run(tmp_path, variant, seed, scores={"test/chrf": 1.0})
         if variant == "dot":
-            result = json.loads(run.result.read_text())
-            run.result.write_text(json.dumps(result | {"undefined": {"test/bleu": "no 4-grams"}}))
+            with_result(run, undefined={"test/bleu": "no 4-grams"})
     study = collect([tmp_path])
     assert study.metrics == ["test/chrf"]
     assert undefined_scores(study) == ["BLEU is undefined for dot: no 4-grams."]

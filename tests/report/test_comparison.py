@@ -1,6 +1,5 @@
 """Statistical comparison of variants."""
 
-import json
 from dataclasses import replace
 from math import sqrt
 from pathlib import Path
@@ -17,7 +16,7 @@ from attnlab.report.statistics import holm
 from attnlab.report.study import Study
 from attnlab.report.tables import build_tables, comparisons_table, scores_table
 from predictions import predictions_of
-from run_files import Sentence, study, with_code, with_data, write_run
+from run_files import Sentence, study, with_code, with_data, with_result, write_run
 
 T_2 = 4.302652729911275  # 97.5 % quantile of Student's t with 2 degrees of freedom
 
@@ -193,9 +192,8 @@ def test_bleu_over_sentences_has_the_tokenizer_of_the_signature(tmp_path: Path) 
     for variant, output in (("dot", reference), ("none", reference[:-1] + "狗")):
         sentences = [(f"s{n}", reference, output) for n in range(8)]
         run = write_run(tmp_path, variant, scores={"test/bleu": 90.0}, sentences=sentences)
-        result = json.loads(run.result.read_text())
         texts = Texts(predictions_of(("a", "a")), bleu_tokenizer="zh")
-        run.result.write_text(json.dumps({**result, "signatures": registry.signatures(["bleu"], texts)}))
+        with_result(run, signatures=registry.signatures(["bleu"], texts))
     collected = collect([tmp_path])
     _, over_sentences = compare(collected)
     expected = 100 * (1 - (9 / 10 * 8 / 9 * 7 / 8 * 6 / 7) ** (1 / 4))
@@ -306,12 +304,9 @@ def test_variants_with_different_test_data_are_not_compared(tmp_path: Path) -> N
 
 def test_each_task_has_its_own_main_score(tmp_path: Path) -> None:
     for variant, score in (("none", 20.0), ("dot", 30.0)):
-        translated = write_run(
-            tmp_path, variant, scores={"test/bleu": score, "test/exact_match": 0.0}, name="mt"
-        )
-        spoken = write_run(tmp_path, variant, scores={"test/wer": score}, name="g2p")
-        with_data(translated, test="m")
-        with_data(spoken, test="g")
+        scores = {"test/bleu": score, "test/exact_match": 0.0}
+        with_data(write_run(tmp_path, variant, scores=scores, name="mt"), test="m")
+        with_data(write_run(tmp_path, variant, scores={"test/wer": score}, name="g2p"), test="g")
     found = collect([tmp_path])
     by_data = {part.data: (part.metrics, part.variants) for part in found.parts}
     assert by_data == {
@@ -356,12 +351,8 @@ def test_models_are_paired_over_languages_and_languages_are_not_compared(tmp_pat
     assert result.summary.endswith("3 data sets, 2 seeds.")
     assert [*by_question(compared)] == ["Across data sets", "Across training runs"]
     assert compare(found, reference="dot")[0].difference == 3
-    table = comparisons_table(compared, found)
-    assert table.text.reset_index().iloc[0][["across", "data sets", "difference"]].tolist() == [
-        "data sets",
-        "3",
-        "-3.0",
-    ]
+    row = comparisons_table(compared, found).text.reset_index().iloc[0]
+    assert row[["across", "data sets", "difference"]].tolist() == ["data sets", "3", "-3.0"]
 
 
 def test_runs_before_and_after_an_edit_of_a_class_are_two_variants(tmp_path: Path) -> None:

@@ -21,15 +21,9 @@ from predictions import attention_of
 
 
 def plot_heatmap(
-    weights: ArrayLike,
-    source: Sequence[str],
-    target: Sequence[str],
-    *,
-    title: str = "",
-    alignment: Sequence[Sequence[int]] = (),
+    weights: ArrayLike, source: Sequence[str], target: Sequence[str], title: str = ""
 ) -> InlineFigure:
-    alignment = [[*link] for link in alignment]
-    return attention_of(weights, source, target, alignment=alignment).plot(title)
+    return attention_of(weights, source, target).plot(title)
 
 
 def row_labels(figure: Figure) -> Sequence[Text]:
@@ -142,7 +136,7 @@ def test_prediction_has_axis_titles_and_its_texts() -> None:
         tokens=["y", "<eos>", "z"],
         weights=np.array([[0.0, 0.9], [0.3, 0.2], [0.1, 0.4]]),
         probabilities=[0.97, 0.5, 0.004],
-        alignment=[[2, 0]],
+        alignment=[[0, 1], [2, 0]],
     )
     figure = prediction.plot("one")
     (axes,) = figure.axes
@@ -159,7 +153,8 @@ def test_prediction_has_axis_titles_and_its_texts() -> None:
     assert below[0] == "source: ä $b"
     assert below[-1] == "reference: x"
     assert " ".join(below[1:-1]) == f"prediction: {'y ' * 60}".strip()  # in lines
-    assert [patch.get_xy() for patch in axes.patches if isinstance(patch, Rectangle)] == [(-0.5, 1.5)]
+    frames = [patch.get_xy() for patch in axes.patches if isinstance(patch, Rectangle)]
+    assert frames == [(0.5, -0.5), (-0.5, 1.5)]  # of the gold alignment
     width, height = figure.get_size_inches()
     content = figure.get_tightbbox()
     assert content.x0 > 0 <= content.y0
@@ -171,12 +166,6 @@ def test_prediction_without_weights_is_an_error() -> None:
     prediction = Prediction(index=0, source="a", hypothesis="b")
     with pytest.raises(UserError, match="has no attention weights to plot"):
         prediction.plot()
-
-
-def test_gold_alignment_is_framed() -> None:
-    figure = plot_heatmap(np.zeros((2, 3)), list("abc"), list("xy"), alignment=[[0, 2], [1, 0]])
-    frames = [patch.get_xy() for patch in figure.axes[0].patches if isinstance(patch, Rectangle)]
-    assert frames == [(1.5, -0.5), (-0.5, 0.5)]
 
 
 def test_figures_of_training_import_neither_pyplot_nor_statistics() -> None:

@@ -48,11 +48,8 @@ def test_default_output_is_the_folder_of_the_study(tmp_path: Path) -> None:
     write_study(tmp_path)
     assert run(["report", str(tmp_path / "reverse"), "--metric", "test/loss"]) == 0
     assert (tmp_path / "reverse" / "report_files" / "results.csv").is_file()
-    assert (
-        (tmp_path / "reverse" / "report_files" / "tables" / "scores.md")
-        .read_text()
-        .startswith("| variant | seeds | loss")
-    )
+    table = tmp_path / "reverse" / "report_files" / "tables" / "scores.md"
+    assert table.read_text().startswith("| variant | seeds | loss")
 
 
 def test_study_without_finished_runs_is_one_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,13 +17,7 @@ from attnlab.metrics.registry import score as compute
 from attnlab.metrics.sentence_counts import Counts, SentenceCounts
 from attnlab.metrics.texts import WORDS as WORDS_13A
 from attnlab.metrics.texts import Texts
-from attnlab.report.resampling import (
-    BATCH,
-    PERMUTATIONS,
-    SEED,
-    paired_test,
-    score_interval,
-)
+from attnlab.report.resampling import BATCH, PERMUTATIONS, SEED, paired_test, score_interval
 from predictions import predictions_of
 
 COUNTS = {

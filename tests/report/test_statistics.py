@@ -44,8 +44,6 @@ def test_intervals_stay_inside_the_bounds_and_contain_the_mean(
     values: list[float], bounds: tuple[float, float]
 ) -> None:
     result = estimate(values, bounds)
-    assert result.low is not None
-    assert result.high is not None
     assert bounds[0] <= result.low <= result.mean + 1e-12
     assert result.mean - 1e-12 <= result.high <= bounds[1]
 

@@ -60,9 +60,3 @@ def test_control_characters_are_shown_as_code_points() -> None:
     head, row, _ = lines([[1.0]], ["\x1b[31m"], ["\u202e"])
     assert "U+001B[31m" in head
     assert row.startswith("U+202E")
-
-
-def test_invisible_tokens_are_shown_as_code_points() -> None:
-    head, row, _ = lines([[1.0]], ["\u200c"], ["\u3164"])
-    assert "U+200C" in head
-    assert row.startswith("U+3164")
