@@ -146,14 +146,8 @@ def test_length_penalty_changes_the_scores_of_the_search(composed: Composed) -> 
 
 def test_coverage_penalty_reorders_hypotheses(composed: Composed) -> None:
     def hypothesis(text: str, score: float, weights: list[list[float]]) -> Prediction:
-        return Prediction(
-            index=0,
-            source="a b",
-            references=("x y",),
-            hypothesis=text,
-            score=score,
-            weights=np.array(weights),
-        )
+        record = {"index": 0, "source": "a b", "references": ("x y",), "hypothesis": text}
+        return Prediction(**record, score=score, weights=np.array(weights))
 
     covers = hypothesis("both", -1.0, [[0.9, 0.1], [0.1, 0.9]])
     repeats = hypothesis("first twice", -0.9, [[0.9, 0.1], [0.9, 0.1]])
@@ -182,7 +176,6 @@ def test_gradients_are_clipped_after_they_are_normalised(
     trainer.fit(module, datamodule=data)
     after = torch.cat([parameter.detach().flatten() for parameter in module.parameters()])
     change = after - before
-    assert module.gradient_norm is not None
     assert module.gradient_norm > 0.01
     size = change.norm() if algorithm == "norm" else change.abs().max()
     assert size == pytest.approx(0.01, rel=1e-2)
