@@ -20,24 +20,14 @@ def test_sweep_of_local_processes_of_submitit(tmp_path: Path) -> None:
     broken = attnlab("train", "-m", *overrides, "optimizer.lr=1e38,0.01", folder=tmp_path, code=1)
     assert "Traceback" not in broken.stderr
     assert re.search(r"^failed .*: The (loss|gradient norm) is", broken.stdout, re.MULTILINE)
-    assert table_states(broken.stdout) == ["finished", "failed"]
-    assert statuses(tmp_path) == {1e38: "failed", 0.01: "finished"}  # the other job continued
+    table = re.findall(r"^│ \S+ +│ (\w+) ", broken.stdout, re.MULTILINE)
+    assert table == ["finished", "failed"]
+    runs = [Run(path) for path in (tmp_path / "outputs" / "reverse").iterdir()]
+    statuses = {run.read_config().optimizer.lr: run.read_result()["status"] for run in runs}
+    assert statuses == {1e38: "failed", 0.01: "finished"}  # the other job continued
     assert "UserWarning" not in broken.stderr
-    for run in runs(tmp_path):
+    for run in runs:
         assert run.read_result()["command"].startswith("attnlab train -m data.symbols=5")
-
-
-def table_states(output: str) -> list[str]:
-    """Return the column of states in the final table of a sweep."""
-    return re.findall(r"^│ \S+ +│ (\w+) ", output, re.MULTILINE)
-
-
-def runs(folder: Path) -> list[Run]:
-    return [Run(path) for path in (folder / "outputs" / "reverse").iterdir()]
-
-
-def statuses(folder: Path) -> dict[float, str]:
-    return {run.read_config().optimizer.lr: run.read_result()["status"] for run in runs(folder)}
 
 
 def test_launcher_that_is_not_installed(tmp_path: Path) -> None:

@@ -95,9 +95,8 @@ def interrupt_when(condition: Callable[[], object], times: int = 1) -> None:
 def dispatch(
     runs: list[Run], devices: str = "ab", *, retries: int = 0, fail_fast: bool = False, **timeouts: float
 ) -> SlotScheduler:
-    scheduler = SlotScheduler(
-        Slots(list(devices), gpus=True), retries=retries, fail_fast=fail_fast, **timeouts
-    )
+    slots = Slots(list(devices), gpus=True)
+    scheduler = SlotScheduler(slots, retries=retries, fail_fast=fail_fast, **timeouts)
     scheduler.train(runs)
     return scheduler
 
@@ -121,12 +120,8 @@ def test_failed_job_is_recorded_and_others_continue(tmp_path: Path) -> None:
     dispatch(runs)
     assert [state(run) for run in runs] == ["failed", "failed", "finished", "failed"]
     reasons = [run.read_result().get("error") for run in runs]
-    assert reasons == [
-        "no such file",
-        "was killed by SIGKILL",
-        None,
-        "trainer.devices=9: this sweep has 2 devices",
-    ]
+    assert reasons[:3] == ["no such file", "was killed by SIGKILL", None]
+    assert reasons[3] == "trainer.devices=9: this sweep has 2 devices"
     assert tries(runs[3]) == 0
 
 

@@ -163,9 +163,8 @@ def test_number_of_cores_respects_the_limit_of_a_container(
     counts = []
     for content in ("max 100000\n", "300000 100000\n", "50000 100000\n", "1600000 100000\n"):
         limit.write_text(content)
-        counts.append(
-            find_slots([trainer(accelerator="cpu")], slots=None, jobs_per_gpu=1, threads=None).count
-        )
+        slots = find_slots([trainer(accelerator="cpu")], slots=None, jobs_per_gpu=1, threads=None)
+        counts.append(slots.count)
     assert counts == [8, 3, 1, 8]
 
 

@@ -18,6 +18,7 @@ from attnlab.files.run_directory import Run
 from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
 from daemons import wait_for
 from forked import ForkedProcess
+from tiny_runs import SYNTHETIC, TINY
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")]
 
@@ -116,18 +117,16 @@ def test_repaired_study_repeats_only_its_failed_jobs(tmp_path: Path) -> None:
     for name, content in CASES.items():
         (cases / f"{name}.yaml").write_text(f"# @package _global_\n{content}\n")
     tiny = [override for override in TINY_REVERSE if not override.startswith(("data.", "decoder."))]
-    limits = [
-        f"trainer.{name}=3" for name in ("limit_train_batches", "limit_val_batches", "limit_test_batches")
-    ]
+    limits = [f"trainer.limit_{split}_batches=3" for split in ("train", "val", "test")]
     overrides = [
         "--config-dir=options",
         "+case=glob(*)",
         *tiny,
         *limits,
         "trainer.max_epochs=1",
-        "logger=none",
+        "name=study",
     ]
-    overrides += ["name=study", "hydra.launcher.slots=2", "+hydra.callbacks.mine._target_=records.Records"]
+    overrides += ["hydra.launcher.slots=2", "+hydra.callbacks.mine._target_=records.Records"]
     (tmp_path / "records.py").write_text(RECORDS)
 
     fitting = [word.replace("glob(*)", "fine,impossible") for word in overrides]
@@ -148,11 +147,8 @@ def test_repaired_study_repeats_only_its_failed_jobs(tmp_path: Path) -> None:
         start = called.index(f"on_job_start {number} {names[name]}")
         assert start < called.index(f"on_job_end {number} {names[name]} {status}")
     assert len(called) == 2 + 2 * len(events)
-    output = {
-        line.split("/")[-1].split("-seed")[0]: line
-        for line in completed.stdout.splitlines()
-        if "failed " in line
-    }
+    failed = [line for line in completed.stdout.splitlines() if "failed " in line]
+    output = {line.split("/")[-1].split("-seed")[0]: line for line in failed}
     assert "killed by SIGKILL" in output["dies"]
     assert "lost.tsv" in output["lost"]
     before = {run.directory: run.result.stat().st_mtime_ns for run in runs_in(tmp_path)}
@@ -293,9 +289,8 @@ def test_each_job_of_a_sweep_stays_on_its_own_cores(tmp_path: Path) -> None:
 
 def test_options_of_swept_groups_are_in_the_names_of_the_runs(tmp_path: Path) -> None:
     swept = ("encoder=bag,mingru", "zip(attention=additive,mean readout=softmax,pointer_generator)")
-    tiny = ("trainer.max_epochs=1", "data.train_size=32", "data.val_size=4", "data.test_size=4")
-    sizes = ("embedding.size=8", "encoder.size=8", "decoder.size=8", "search.max_length=6")
-    attnlab("train", "-m", *swept, *tiny, *sizes, "logger=none", "seed=1", folder=tmp_path)
+    tiny = (*TINY, *SYNTHETIC, "trainer.max_epochs=1", "logger=none")
+    attnlab("train", "-m", *swept, *tiny, "seed=1", folder=tmp_path)
     assert states(tmp_path) == {
         f"{attention}-{encoder}-{readout}": "finished"
         for encoder in ("bag", "mingru")
