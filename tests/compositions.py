@@ -1,10 +1,12 @@
 """Compositions of configurations that share the options of their groups."""
 
+from collections.abc import Sequence
 from functools import cache
 
 from hydra import compose
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Glob, Override
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
 from attnlab.config.compose import accept, add_chosen_parts
@@ -42,3 +44,18 @@ def compose_values(*overrides: str) -> DictConfig:
         del composed["hydra"]
     add_chosen_parts(composed)
     return composed
+
+
+def first_job(overrides: Sequence[str]) -> list[str]:
+    """Return the overrides of the first job of a sweep over these overrides."""
+    return [
+        f"{each.get_key_element()}={first_value(each)}" if each.is_sweep_override() else each.input_line
+        for each in OverridesParser.create().parse_overrides([*overrides])
+    ]
+
+
+def first_value(sweep: Override) -> str:
+    """Return the first or the smallest value of a sweep."""
+    if isinstance(sweep.value(), Glob):
+        return min(path.stem for path in (CONF / sweep.get_key_element()).glob("*.yaml"))
+    return str(sweep.value().start if sweep.is_interval_sweep() else next(sweep.sweep_string_iterator()))

@@ -12,8 +12,6 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Glob
 
 import attnlab
 from attnlab.config.checks import check_settings
@@ -22,6 +20,7 @@ from attnlab.config.options import CONF, config_dirs
 from attnlab.data.datasets import scan
 from attnlab.metrics import registry
 from commands import clean_environment
+from compositions import first_job
 from forked import serve_program
 
 EXPERIMENTS = Path(__file__).parents[1] / "experiments"
@@ -31,22 +30,6 @@ OWN_CONF = sorted(EXPERIMENTS.glob("*/conf"))
 """Folders of the options that only experiments have."""
 RECORDER = '#!/bin/sh\nfor word in "$@"; do printf "%s\\n" "$word"; done >> {log}\necho >> {log}\n'
 """A stand-in for `attnlab` that writes its arguments to a file, one per line."""
-
-
-def first_job(overrides: list[str]) -> list[str]:
-    """Return the overrides of the first job of a sweep over these overrides."""
-    job = []
-    for override in OverridesParser.create().parse_overrides(overrides):
-        if not override.is_sweep_override():
-            job.append(str(override.input_line))
-            continue
-        key = override.get_key_element()
-        if isinstance(override.value(), Glob):
-            value = min(path.stem for path in (CONF / key).glob("*.yaml"))
-        else:
-            value = str(next(iter(override.sweep_string_iterator())))
-        job.append(f"{key}={value}")
-    return job
 
 
 def training_commands(text: str) -> list[list[str]]:

@@ -57,10 +57,6 @@ def imported_names(path: Path) -> set[str]:
     return {name.removeprefix("attnlab.") for name in names if name.startswith("attnlab.")} - {"__version__"}
 
 
-def imported_packages(path: Path) -> set[str]:
-    return {name.partition(".")[0] for name in imported_names(path)}
-
-
 @pytest.mark.parametrize("row", range(len(ORDER)), ids=lambda row: "-".join(sorted(ORDER[row])))
 def test_packages_import_earlier_packages_only(row: int) -> None:
     earlier = set().union(*ORDER[:row])
@@ -68,8 +64,9 @@ def test_packages_import_earlier_packages_only(row: int) -> None:
         allowed = (earlier | {package}) - NOT_IMPORTED.get(package, set())
         folder = SOURCE / package
         for path in folder.rglob("*.py") if folder.is_dir() else [folder.with_suffix(".py")]:
+            imported = {name.partition(".")[0] for name in imported_names(path)}
             on_call = ON_CALL.get(path.relative_to(SOURCE).as_posix(), set())
-            assert imported_packages(path) <= allowed | on_call, path
+            assert imported <= allowed | on_call, path
 
 
 def test_modules_import_each_other_in_no_circle() -> None:
@@ -141,14 +138,7 @@ def test_training_imports_other_packages_late() -> None:
     code = "import sys, attnlab.training.recipe; print(*sys.modules)"
     completed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     training = {*completed.stdout.split()}
-    late = {
-        "wandb",
-        "tensorboard",
-        "pandas",
-        "onnx",
-        "jinja2.environment",
-        "attnlab.cli.bench",
-    }
+    late = {"wandb", "tensorboard", "pandas", "onnx", "jinja2.environment", "attnlab.cli.bench"}
     assert "lightning" in training
     assert not late & training
 

@@ -71,18 +71,8 @@ def test_installed_wheel_trains_from_an_empty_folder(wheel: Path, tmp_path: Path
     """The dependencies are those of this environment; attnlab itself is the installed wheel."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
     python = tmp_path / "env" / "bin" / "python"
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        str(python),
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--no-index",
-    ]
-    subprocess.run([*pip, str(wheel)], check=True)
+    install = ("install", "--quiet", "--no-deps", "--no-index", str(wheel))
+    subprocess.run([sys.executable, "-m", "pip", "--python", str(python), *install], check=True)
     (packages,) = (tmp_path / "env" / "lib").glob("python*/site-packages")
     dependencies = [
         path for path in sys.path if path.endswith("site-packages") or not Path(path).is_relative_to(ROOT)

@@ -71,14 +71,8 @@ def test_added_parts_work_together(run: Run) -> None:
     shown = run("-c", program, "train", "--help").stdout
     assert all(option in shown for option in OPTIONS)
     assert "print the number of parameters" in run("-c", program, "--help").stdout
-    chosen = (
-        "attention=low_rank",
-        "embedding=digits",
-        "encoder=cumulative",
-        "decoder=feed_forward",
-        "data=rotation",
-    )
-    added = ("loss.terms.confidence.weight=0.2", "callbacks.weight_norm.every_n_epochs=1")
+    chosen = ("attention=low_rank", "embedding=digits", "encoder=cumulative", "decoder=feed_forward")
+    added = ("data=rotation", "loss.terms.confidence.weight=0.2", "callbacks.weight_norm.every_n_epochs=1")
     settings = (*chosen, *added, *TINY, "trainer.log_every_n_steps=1")
     assert "length ratio" in run("-c", program, "train", *settings).stdout
     metrics = run("-c", READ_METRICS).stdout

@@ -17,13 +17,13 @@ from shutil import copyfile
 
 import pytest
 import yaml
-from hydra.core.override_parser.overrides_parser import OverridesParser
 
 from attnlab.config.checks import check_settings
 from attnlab.config.compose import compose_run
 from attnlab.jobs.grid import split_zip
 from attnlab.metrics.registry import METRICS
 from commands import clean_environment
+from compositions import first_job
 from examples import blocks, executed, follow
 from forked import serve_program
 
@@ -112,18 +112,9 @@ def test_configuration_of_the_command_composes(
     arguments = [override for word in words for override in split_zip(word) or [word]]
     if any("cosine.Cosine" in argument for argument in arguments):
         monkeypatch.syspath_prepend(ROOT)
-    first = []
-    for override in OverridesParser.create().parse_overrides(arguments):
-        if override.is_sweep_override() and override.is_choice_sweep():
-            assert override.key_or_group is not None
-            first.append(
-                f"{override.input_line.partition('=')[0]}={next(iter(override.sweep_string_iterator()))}"
-            )
-        elif not override.is_sweep_override():
-            first.append(override.input_line)
     with warnings.catch_warnings():  # conf/hydra/launcher files have the names of their plugins' schemas
         warnings.filterwarnings("ignore", r"\s*'hydra/launcher/\w+' is validated against ConfigStore schema")
-        check_settings(compose_run(first))
+        check_settings(compose_run(first_job(arguments)))
 
 
 def test_every_path_in_the_readme_exists() -> None:

@@ -16,12 +16,6 @@ from lesson import EOS, EXERCISES, SOS, MistakeError, UsageError, check, check_e
 BY_NAME = {exercise.name: exercise for exercise in EXERCISES}
 
 
-def reason(name: str, function: Callable[..., Any]) -> str:
-    with pytest.raises(MistakeError) as raised:
-        check_exercise(BY_NAME[name], function)
-    return str(raised.value)
-
-
 def greedy_with_for(step, state, max_length):
     tokens = [SOS]
     for _ in range(max_length):
@@ -62,7 +56,9 @@ def test_each_typical_mistake_has_its_own_reason(name: str) -> None:
     exercise = BY_NAME[name]
     assert len(exercise.mistakes) >= 4
     for expected, mistaken in exercise.mistakes.items():
-        assert reason(name, mistaken) == expected
+        with pytest.raises(MistakeError) as raised:
+            check_exercise(exercise, mistaken)
+        assert str(raised.value) == expected
 
 
 def endless(step, state, max_length):

@@ -13,6 +13,7 @@ from attnlab.config.options import CONF
 from attnlab.errors import UsageError
 from attnlab.jobs.grid import expand, list_jobs, split_space
 from attnlab.jobs.preflight import find_error
+from compositions import first_value
 
 STUDIES = sorted(path.stem for path in (CONF / "study").glob("*.yaml"))
 
@@ -28,11 +29,7 @@ def jobs(study: str, *more: str) -> list[list[str]]:
     sweeper = grid.hydra.sweeper
     if "compare" in sweeper:
         space, overrides = split_space(sweeper.params, overrides, sweeper.compare)
-        values = {
-            key: sweep.value().start if sweep.is_interval_sweep() else next(sweep.sweep_string_iterator())
-            for key, sweep in space.items()
-        }
-        overrides += [f"{key}={value}" for key, value in values.items()]
+        overrides += [f"{key}={first_value(sweep)}" for key, sweep in space.items()]
         return list_jobs({}, sweeper.zip, sweeper.overrides, overrides)
     return list_jobs(sweeper.params, sweeper.zip, sweeper.overrides, overrides)
 
@@ -68,9 +65,8 @@ def test_quick_study_has_few_jobs_and_another_name(study: str) -> None:
 def test_command_line_overrides_replace_the_grid() -> None:
     with initialize_conf():
         batch = jobs("attention_variants", "quick=true", "seed=7", "trainer.max_epochs=1")
-        assert [override for job in batch for override in job if override.startswith("seed=")] == [
-            "seed=7"
-        ] * 3
+        seeds = [override for job in batch for override in job if override.startswith("seed=")]
+        assert seeds == ["seed=7"] * 3
         assert composed(batch[0]).trainer.max_epochs == 1
 
 
