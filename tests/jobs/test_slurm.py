@@ -130,6 +130,7 @@ def test_reason_to_wait_is_printed_and_ctrl_c_removes_the_jobs(
 ) -> None:
     partition = "hydra.launcher.partition=short"
     sweep = start(tmp_path, cluster, *SETTINGS, "seed=0,1", *LAUNCHER, partition)
+    assert sweep.stderr is not None
     try:
         printed = []
         for line in sweep.stderr:
