@@ -229,6 +229,7 @@ def test_evaluate_returns_what_it_writes(trained: Run) -> None:
     assert other.folder.parent == evaluation.folder.parent != other.folder
 
 
+@pytest.mark.slow
 def test_evaluate_prints_nothing_of_lightning(trained: Run) -> None:
     code = f"import attnlab; attnlab.evaluate({str(trained.directory)!r}, ['trainer.accelerator=cpu'])"
     command = [sys.executable, "-c", code]
