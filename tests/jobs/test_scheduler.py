@@ -173,7 +173,8 @@ def test_line_of_a_job_that_ended_says_how_many_are_left(capsys: pytest.CaptureF
     progress.started -= 120
     progress.print_end("finished", 3)
     progress.print_end("failed", 0)
-    assert capsys.readouterr().err == "finished  2 of 5, about 3 min left\nfailed  5 of 5\n"
+    SweepProgress(progress.bar.console, 1).print_end("finished", 0)
+    assert capsys.readouterr().err == "finished  2 of 5, about 3 min left\nfailed  5 of 5\nfinished\n"
 
 
 def test_failed_jobs_are_retried(tmp_path: Path) -> None:

@@ -78,16 +78,16 @@ def measure(
     configs: Mapping[str, DictConfig], rounds: int, batches: int, *, search: bool
 ) -> dict[str, Timings]:
     """Time batches of configurations in alternation, by the work and the label; a first round warms up."""
-    from attnlab.jobs.logs import quieten_lightning
+    from attnlab.jobs.logs import silent_lightning
 
-    quieten_lightning()
     systems = {label: (config, *_build(config)) for label, config in configs.items()}
     rows: dict[str, Timings] = {}
     for number in range(rounds + 1):
         for label, system in systems.items():
-            for work, times in _time_round(*system, batches, search=search).items():
-                if number > 0:
-                    rows.setdefault(f"{work}{label}", []).extend(times)
+            with silent_lightning():
+                measured = _time_round(*system, batches, search=search)
+            for work, times in measured.items() if number > 0 else ():
+                rows.setdefault(f"{work}{label}", []).extend(times)
     return rows
 
 

@@ -31,9 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     from attnlab.api.evaluation import evaluate
     from attnlab.fast import machine
-    from attnlab.jobs.logs import quieten_lightning
 
-    quieten_lightning()
     machine.use_faster_threads()
     runs, overrides = arguments.split_overrides(options, "evaluate")
     for evaluation in evaluate(runs, overrides, split=options.split, trust=options.trust):

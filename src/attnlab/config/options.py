@@ -47,12 +47,12 @@ CHANGEABLE = (
 SYNONYMS = Path(__file__).with_name("synonyms.yaml")
 """Words of other toolkits."""
 
-option_yaml = cache(read_yaml)
+cached_yaml = cache(read_yaml)
 
 
 def check_name(key: str) -> None:
     """Raise `UsageError` for a setting of other toolkits, with what to type."""
-    if answer := option_yaml(SYNONYMS)["answers"].get(key.rpartition(".")[2]):
+    if answer := cached_yaml(SYNONYMS)["answers"].get(key.rpartition(".")[2]):
         raise UsageError(f"{key} is no setting: {answer}")
 
 
@@ -112,7 +112,7 @@ def suggest(name: str, names: Iterable[str]) -> str:
     """Return " Did you mean 'NEAREST'?", to append to a message, or "" if no name is similar."""
     known = {other: None for other in names if other != name and not other.rpartition(".")[2].startswith("_")}
     prefix, _, last = name.replace("/", ".").rpartition(".")
-    settings: dict[str, list[str]] = option_yaml(SYNONYMS)["settings"]
+    settings: dict[str, list[str]] = cached_yaml(SYNONYMS)["settings"]
     synonyms = [setting for setting, words in settings.items() if last.lower() in words]
     beside = [f"{prefix}.{setting.rpartition('.')[2]}" for setting in synonyms]
     same = [other for other in (*beside, *synonyms) if other in known]
@@ -158,7 +158,7 @@ def defaults_of(name: str) -> list[Any]:
     """Return the values of a setting, except null and references, in `conf/train.yaml` and in all options."""
     group, *path = name.split(".")
     contents = [read_option(group, option) for option in options_of(group)]
-    contents = [option_yaml(CONF / "train.yaml"), *({group: each.get(group, each)} for each in contents)]
+    contents = [cached_yaml(CONF / "train.yaml"), *({group: each.get(group, each)} for each in contents)]
     values = [_value_at(content, [group, *path]) for content in contents]
     return [value for value in values if value is not None and "${" not in str(value)]
 
@@ -172,7 +172,7 @@ def _value_at(node: Any, path: Sequence[str]) -> Any:
 
 def read_option(group: str, option: str) -> dict[str, Any]:
     """Return the content of an option's file."""
-    return option_yaml(_option_files(group)[option])  # type: ignore[no-any-return]
+    return cached_yaml(_option_files(group)[option])  # type: ignore[no-any-return]
 
 
 def option_text(group: str, option: str) -> str:

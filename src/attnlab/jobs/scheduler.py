@@ -43,11 +43,12 @@ class SweepProgress:
         print_line(line, console=self.bar.console)
 
     def print_end(self, line: str, pending: int) -> None:
-        """Print the line of a job that ended, with the minutes that the pending ones will take."""
-        ended = self.total - pending
-        minutes = round((time.monotonic() - self.started) / ended * pending / 60)
-        left = f", about {minutes} min left" if minutes else ""
-        self.print(f"{line}  {ended} of {self.total}{left}")
+        """Print the line of a job that ended; in a sweep, with the minutes that the others will take."""
+        if self.total > 1:  # a search trains its trials one by one
+            ended = self.total - pending
+            minutes = round((time.monotonic() - self.started) / ended * pending / 60)
+            line += f"  {ended} of {self.total}" + (f", about {minutes} min left" if minutes else "")
+        self.print(line)
 
     def update(self, running: Sequence[Run], *, pending: int, failed: int) -> None:
         """Show the state of the sweep, and the last validations of its running jobs."""

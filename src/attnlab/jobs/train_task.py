@@ -10,7 +10,7 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from attnlab.config.compose import accept, check_composed, explain, resolve
-from attnlab.config.options import CONF, UNNAMED, option_yaml
+from attnlab.config.options import CONF, UNNAMED, cached_yaml
 from attnlab.errors import INTERRUPTED, UsageError, UserError
 from attnlab.files.run_directory import Run, prepare_run, run_of
 from attnlab.jobs.ledger import Ledger, check_job
@@ -103,7 +103,7 @@ class TrainTask:
     def _name_options(self, config: DictConfig, overrides: Sequence[str]) -> None:
         """Append the options of swept groups to the default variant, the option of attention."""
         default = OmegaConf.to_container(config, resolve=False)["variant"]  # type: ignore[index,call-overload]
-        if default != option_yaml(CONF / "train.yaml")["variant"]:
+        if default != cached_yaml(CONF / "train.yaml")["variant"]:
             return
         chosen = dict(override.lstrip("+").split("=", 1) for override in overrides if "=" in override)
         groups = [
