@@ -146,12 +146,9 @@ def test_check_prints_a_line_for_each_function(capsys: pytest.CaptureFixture[str
 SOLUTIONS = [exercise.solution for exercise in EXERCISES]
 
 
-def test_attention_reverses_what_a_fixed_vector_cannot() -> None:
-    fixed, attention = train(1, *SOLUTIONS, epochs=8), train(6, *SOLUTIONS, epochs=8)
-    assert attention.exact_match > 0.6 > fixed.exact_match
-    output = attention.outputs[-1]
-    assert len(output.weights) in (len(output.tokens), len(output.tokens) + 1)
-    assert output.weights.sum(dim=1) == pytest.approx(1, abs=1e-5)
+def test_fixed_vector_does_not_reverse() -> None:
+    """With attention, more than 60 % are right: see `test_a_copied_folder_needs_torch_only`."""
+    assert train(1, *SOLUTIONS, epochs=8).exact_match < 0.6
 
 
 def test_training_and_search_call_the_functions_of_a_student(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,12 +164,16 @@ def test_training_and_search_call_the_functions_of_a_student(monkeypatch: pytest
 
     sequences = lesson.sequences
     monkeypatch.setattr(lesson, "sequences", lambda _, *rest, **options: sequences(132, *rest, **options))
-    for chapter in (1, 5, 7):
-        train(chapter, *map(counted, SOLUTIONS), epochs=1)
+    for chapter in (1, 5, 7, 6):
+        trained = train(chapter, *map(counted, SOLUTIONS), epochs=1)
     five = {"score", "masked_softmax", "context", "decoder_step"}
-    seven = {*five, "greedy", "hard_weights", "copy_probabilities"}
+    six = {*five, "greedy"}
+    seven = {*six, "hard_weights", "copy_probabilities"}
     one = {"final_state"}
-    assert calls == {(n, name) for n, names in ((1, one), (5, five), (7, seven)) for name in names}
+    assert calls == {(n, name) for n, names in ((1, one), (5, five), (6, six), (7, seven)) for name in names}
+    for output in trained.outputs:
+        assert len(output.weights) in (len(output.tokens), len(output.tokens) + 1)
+        assert output.weights.sum(dim=1) == pytest.approx(1, abs=1e-5)
 
 
 MINE = """
