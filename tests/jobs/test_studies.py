@@ -35,9 +35,12 @@ def jobs(study: str, *more: str) -> list[list[str]]:
 
 
 def covering(batch: list[list[str]]) -> list[list[str]]:
-    """Return jobs that together have every override of a batch."""
-    seen: set[str] = set()
-    return [job for job in batch if not seen.issuperset(job) and not seen.update(job)]
+    """Return jobs that together have every override of a batch; each has the most that the others lack."""
+    missing, chosen = {override for job in batch for override in job}, []
+    while missing:
+        chosen.append(max(batch, key=lambda job: len(missing & {*job})))
+        missing -= {*chosen[-1]}
+    return chosen
 
 
 def composed(overrides: list[str]) -> DictConfig:
