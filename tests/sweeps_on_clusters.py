@@ -9,7 +9,7 @@ from attnlab.files.run_directory import Run
 from commands import TINY_REVERSE, clean_environment
 from forked import ATTNLAB, ForkedProcess
 
-SETTINGS = (*TINY_REVERSE, "trainer.max_epochs=2", "callbacks.attention_figures.count=0")
+SETTINGS = (*TINY_REVERSE, "trainer.max_epochs=2")
 
 SLOW = """
 import time

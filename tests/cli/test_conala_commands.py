@@ -35,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def train(folder: Path, *overrides: str) -> Run:
     completed = attnlab(
         *("train", "data=conala", "data.preparation.slots=true", "data.path=train.json", "logger=none"),
-        "data.near_duplicates=null",
+        *("data.near_duplicates=null", "callbacks.attention_figures.count=0"),
         *("embedding.size=16", "encoder.size=16", "decoder.size=32", "batching.batch_size=8"),
         *("optimizer.lr=0.01", "trainer.max_epochs=60", "trainer.accelerator=cpu", "search.max_length=12"),
         *("checkpoint.monitor=val/conala_bleu", "checkpoint.mode=max", *overrides),

@@ -16,6 +16,7 @@ FILE = re.compile(r"```\w+\n# ((?:src|conf|tests)/\S+)\n(.*?)```\n", re.DOTALL)
 TINY = (
     *("embedding.size=8", "encoder.size=8", "decoder.size=8", "trainer.max_epochs=1", "logger=none"),
     *("data.train_size=64", "data.test_size=8", "trainer.accelerator=cpu", "search.max_length=8"),
+    "callbacks.attention_figures.count=0",
 )
 
 Run = Callable[..., subprocess.CompletedProcess[str]]

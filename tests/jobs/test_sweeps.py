@@ -289,7 +289,7 @@ def test_each_job_of_a_sweep_stays_on_its_own_cores(tmp_path: Path) -> None:
 
 def test_options_of_swept_groups_are_in_the_names_of_the_runs(tmp_path: Path) -> None:
     swept = ("encoder=bag,mingru", "zip(attention=additive,mean readout=softmax,pointer_generator)")
-    tiny = (*TINY, *SYNTHETIC, "trainer.max_epochs=1", "logger=none")
+    tiny = (*TINY, *SYNTHETIC, "trainer.max_epochs=1", "logger=none", "callbacks.attention_figures.count=0")
     attnlab("train", "-m", *swept, *tiny, "seed=1", folder=tmp_path)
     assert states(tmp_path) == {
         f"{attention}-{encoder}-{readout}": "finished"

@@ -64,7 +64,8 @@ def test_run_records_its_choices_keeps_the_library_and_refuses_another_precision
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    config = compose_run([*TINY, *SYNTHETIC, "logger=none", "trainer.max_epochs=1", "trainer.precision=auto"])
+    settings = ("logger=none", "trainer.max_epochs=1", "trainer.precision=auto")
+    config = compose_run([*TINY, *SYNTHETIC, *settings, "callbacks.attention_figures.count=0"])
     config.decoder.size = 256  # its weights are large enough for oneDNN
     monkeypatch.setenv(LIBRARY, "mkl")
     run = prepare_run(config)

@@ -25,7 +25,7 @@ def test_narrow_terminal_shows_fewer_columns(width: int, count: int, monkeypatch
 
 def test_log_has_scores_of_epochs_with_a_validation_and_no_tips_of_lightning(tmp_path: Path) -> None:
     every_second = ("trainer.max_epochs=4", "trainer.check_val_every_n_epoch=2")
-    attnlab("train", *TINY_REVERSE, *every_second, "callbacks.attention_figures.count=0", folder=tmp_path)
+    attnlab("train", *TINY_REVERSE, *every_second, folder=tmp_path)
     (log,) = tmp_path.glob("outputs/*/*/train.log")
     lines = [line for line in log.read_text().splitlines() if "epoch " in line and "train/loss" in line]
     assert ["val/loss" in line for line in lines] == [False, True, False, True]
