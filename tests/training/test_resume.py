@@ -25,10 +25,11 @@ from commands import ATTNLAB, TINY_REVERSE, attnlab, clean_environment
 from forked import ForkedProcess
 from wandb_files import read_offline
 
+DROPOUT = "dropout and sampled teacher forcing"
 TWO_PROCESSES = "two processes"
 WITH_LOADERS = "loader workers and max_steps"
 SETTINGS = {
-    "dropout and sampled teacher forcing": (
+    DROPOUT: (
         "teacher_forcing.start=0.5",
         "embedding.dropout=0.2",
         "loss.terms.coverage.weight=0.5",
@@ -131,7 +132,7 @@ def assert_equal_outputs(killed: Run, whole: Run) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", [case for case in SETTINGS if case != TWO_PROCESSES])
+@pytest.mark.parametrize("case", [case for case in SETTINGS if case not in (DROPOUT, TWO_PROCESSES)])
 def test_resume_after_sigkill_is_bit_exact(case: str, make_run: Callable[..., Run]) -> None:
     """Kill a run before three random changes of its files."""
     whole, killed = (make_run(folder, *SETTINGS[case]) for folder in ("whole", "killed"))
@@ -208,7 +209,7 @@ def start(run: Run) -> subprocess.Popen[bytes]:
 
 @pytest.mark.slow
 def test_damaged_checkpoint_is_reported_and_the_previous_one_is_used(make_run: Callable[..., Run]) -> None:
-    words = SETTINGS["dropout and sampled teacher forcing"]
+    words = SETTINGS[DROPOUT]
     whole, half = make_run("whole", *words), make_run("half", *words)
     other = make_run("other", *words, "seed=1")
     run_killed(half.directory, 130, other.directory, 130)
