@@ -82,21 +82,26 @@ def test_installed_wheel_trains_from_an_empty_folder(wheel: Path, tmp_path: Path
     folder = tmp_path / "empty"
     folder.mkdir()
 
-    def attnlab(*arguments: str) -> None:
-        command = [str(python.with_name("attnlab")), *arguments]
+    def run(*command: object) -> None:
         environment = clean_environment()
         environment.pop("PYTHONPATH", None)
         done = subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+            [*map(str, command)],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
 
-    attnlab("train", *TINY_REVERSE, "trainer.max_epochs=1")
+    run(python, "-m", "attnlab", "train", *TINY_REVERSE, "trainer.max_epochs=1")
     (result,) = folder.glob("outputs/reverse/additive-seed0-*/result.json")
     recorded = json.loads(result.read_text())
     assert recorded["status"] == "finished"
     assert recorded["git_commit"] is None  # not the checkout of the tests
-    attnlab("report", "outputs")
+    run(python.with_name("attnlab"), "report", "outputs")
     assert (folder / "outputs" / "report.html").is_file()
 
 
