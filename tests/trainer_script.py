@@ -1,0 +1,32 @@
+"""Train with Lightning: `python trainer_script.py ARGUMENTS_OF_THE_TRAINER SETTING ...`.
+
+Each process prints the indices of its training pairs and the number of evaluated pairs.
+"""
+
+import sys
+from typing import Any
+
+import lightning
+from lightning.pytorch.loggers import WandbLogger
+
+import attnlab
+
+
+class Count(lightning.Callback):
+    def on_train_start(self, *_: Any) -> None:
+        self.indices: list[int] = []
+
+    def on_train_batch_start(self, trainer: Any, module: Any, batch: Any, batch_idx: int) -> None:
+        self.indices += batch.indices.tolist()
+
+    def on_train_end(self, *_: Any) -> None:
+        print(f"indices={sorted(self.indices)}", flush=True)
+
+    def on_validation_end(self, trainer: Any, module: Any) -> None:
+        print(f"evaluated={len(module.outputs)}", flush=True)
+
+
+if __name__ == "__main__":
+    module, data = attnlab.build(sys.argv[2:])
+    arguments = eval(sys.argv[1], {"WandbLogger": WandbLogger})
+    lightning.Trainer(**arguments, callbacks=[Count()]).fit(module, data)
