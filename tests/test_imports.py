@@ -133,16 +133,6 @@ for command in {commands()}:
         assert f"attnlab {command}" in completed.stdout
 
 
-@pytest.mark.slow
-def test_training_imports_other_packages_late() -> None:
-    code = "import sys, attnlab.training.recipe; print(*sys.modules)"
-    completed = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    training = {*completed.stdout.split()}
-    late = {"wandb", "tensorboard", "pandas", "onnx", "jinja2.environment", "attnlab.cli.bench"}
-    assert "lightning" in training
-    assert not late & training
-
-
 @pytest.mark.parametrize("package", ["data", "nn", "training", "decoding"])
 def test_importing_a_library_module_sets_no_environment_variable(package: str) -> None:
     for path in (SOURCE / package).rglob("*.py"):

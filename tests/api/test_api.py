@@ -229,9 +229,16 @@ def test_evaluate_returns_what_it_writes(trained: Run) -> None:
     assert other.folder.parent == evaluation.folder.parent != other.folder
 
 
+LATE = {"wandb", "tensorboard", "pandas", "onnx", "jinja2.environment", "attnlab.cli.bench"}
+"""Modules that a training imports only where it uses them."""
+
+
 @pytest.mark.slow
-def test_evaluate_prints_nothing_of_lightning(trained: Run) -> None:
-    code = f"import attnlab; attnlab.evaluate({str(trained.directory)!r}, ['trainer.accelerator=cpu'])"
+def test_evaluate_prints_nothing_of_lightning_and_training_imports_other_packages_late(trained: Run) -> None:
+    code = (
+        f"import sys, attnlab.training.recipe; early = {LATE} & {{*sys.modules}}; assert not early, early\n"
+        f"import attnlab; attnlab.evaluate({str(trained.directory)!r}, ['trainer.accelerator=cpu'])"
+    )
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
