@@ -168,7 +168,6 @@ def test_files_of_the_current_folder_replace_no_packages(tmp_path: Path) -> None
     program("train", *overrides, "attention=dot", "attention._target_=cosine.Cosine")
     (directory,) = (folder / "outputs" / "reverse").iterdir()
     run = Run(directory)
-    attnlab("train", "-m", *overrides, "attention=none", folder=folder)
     program("report", "outputs")
     for command in ("predict", "evaluate"):
         untrusted = attnlab(command, str(directory), folder=folder, stdin="3 4\n", code=1)
