@@ -1,4 +1,4 @@
-"""Train with Lightning: `python trainer_script.py ARGUMENTS_OF_THE_TRAINER SETTING ...`.
+"""Train with Lightning: `python trainer_script.py ARGUMENTS_OF_THE_TRAINER SETTINGS`.
 
 Each process prints the indices of its training pairs and the number of evaluated pairs.
 """
@@ -27,6 +27,7 @@ class Count(lightning.Callback):
 
 
 if __name__ == "__main__":
-    module, data = attnlab.build(sys.argv[2:])
-    arguments = eval(sys.argv[1], {"WandbLogger": WandbLogger})
+    code, settings = sys.argv[1:3]  # Lightning appends settings of Hydra to those of its second process
+    module, data = attnlab.build(settings.split())
+    arguments = eval(code, {"WandbLogger": WandbLogger})
     lightning.Trainer(**arguments, callbacks=[Count()]).fit(module, data)

@@ -21,6 +21,7 @@ from torch.utils.data import DataLoader
 
 import attnlab
 from commands import clean_environment
+from forked import ForkedProcess
 from tiny_runs import OWN_TRAINER, SYNTHETIC, TINY
 from trainer_rows import ROWS, Row
 
@@ -39,6 +40,7 @@ NAMES = {
     "torch": torch,
     "quiet": OWN_TRAINER,
 }
+SCRIPT = Path(__file__).parents[1] / "trainer_script.py"
 ALL = [row for rows in ROWS.values() for row in rows]
 
 
@@ -95,33 +97,20 @@ def test_row(row: Row, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("row", [row for row in ALL if row.processes], ids=lambda row: row.code)
 def test_row_with_processes(row: Row, tmp_path: Path) -> None:
     """Over all processes, every pair is trained on once, and every validation pair is evaluated once."""
-    script = tmp_path / "script.py"
-    script.write_text(f"""
-import lightning
-from lightning.pytorch.loggers import WandbLogger
-import attnlab
-
-class Count(lightning.Callback):
-    def on_train_start(self, trainer, module):
-        self.indices = []
-    def on_train_batch_start(self, trainer, module, batch, batch_idx):
-        self.indices += batch.indices.tolist()
-    def on_train_end(self, trainer, module):
-        print(f"indices={{sorted(self.indices)}}", flush=True)
-    def on_validation_end(self, trainer, module):
-        print(f"evaluated={{len(module.outputs)}}", flush=True)
-
-if __name__ == "__main__":
-    module, data = attnlab.build({settings(row)!r})
-    arguments = {{**{OWN_TRAINER!r}, "max_epochs": 1, "num_sanity_val_steps": 0, **dict({row.code})}}
-    lightning.Trainer(**arguments, callbacks=[Count()]).fit(module, data)
-""")
-    environment = clean_environment(OMP_NUM_THREADS="1")
-    command = [sys.executable, str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path, env=environment)
-    assert done.returncode == 0, done.stderr
-    shares = [share.split(", ") for share in re.findall(r"indices=\[([\d, ]+)\]", done.stdout)]
+    arguments = f"{{**{OWN_TRAINER}, 'max_epochs': 1, 'num_sanity_val_steps': 0, **dict({row.code})}}"
+    command = [sys.executable, str(SCRIPT), arguments, " ".join(settings(row))]
+    with ForkedProcess(
+        command,
+        cwd=tmp_path,
+        env=clean_environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    shares = [share.split(", ") for share in re.findall(r"indices=\[([\d, ]+)\]", output)]
     assert len(shares) == (2 if "devices=2" in row.code else 1)
     assert sorted(int(index) for share in shares for index in share) == [*range(12)]
-    evaluated = re.findall(r"evaluated=(\d+)", done.stdout)  # two processes may print on one line
+    evaluated = re.findall(r"evaluated=(\d+)", output)  # two processes may print on one line
     assert {*evaluated} == {"4"}
