@@ -19,8 +19,11 @@ from attnlab_parts.gnmt import GNMTDecoder
 from attnlab_parts.heads import ShiftHeads
 from attnlab_parts.nested import NestedEncoder, PhraseEmbedding
 from attnlab_parts.stack import KEEP, POP, PUSH, StackEncoder
+from lightning import Trainer
 from torch import Tensor, nn
 
+import attnlab
+from attnlab.config.options import config_dirs
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.train import whitespace
 from attnlab.nn.attention import General, MultiHead, Shift
@@ -446,21 +449,37 @@ def test_decoders_keep_the_contract() -> None:
     check_decoder(partial(GNMTDecoder, size=6), Shift(query_size=6, memory_size=5))
 
 
+OPTIONS = str(Path(__file__).parent / "conf")
+
+
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Lightning's advice
 @pytest.mark.parametrize(
     "overrides",
     [
-        ["experiment=expressions", "data.train_size=64"],
         [
             *("experiment=formal", "data.task=duplicate_string", "data.train_size=64"),
             *("encoder=stack", "~encoder.layers", "~encoder.positions"),
         ],
         ["experiment=lengths", "data.task=reverse", "data.train_size=64", "longer_lengths=[12,12]"],
     ],
+    ids=["formal", "lengths"],
 )
-def test_experiments_train_with_the_folder_of_options(overrides: list[str], tmp_path: Path) -> None:
+def test_experiments_train(overrides: list[str], tmp_path: Path) -> None:
+    with config_dirs([OPTIONS]):
+        module, data = attnlab.build([*overrides, *TINY])
+    trainer = Trainer(accelerator="cpu", max_epochs=1, logger=False, enable_progress_bar=False)
+    before = [parameter.clone() for parameter in module.parameters()]
+    trainer.fit(module, data)
+    trainer.test(module, data, verbose=False)
+    assert any(not value.equal(after) for value, after in zip(before, module.parameters(), strict=True))
+    trainer.save_checkpoint(tmp_path / "last.ckpt")
+
+
+@pytest.mark.slow
+def test_experiment_trains_by_the_command_with_the_folder_of_options(tmp_path: Path) -> None:
     program = [sys.executable, "-c", "from attnlab.cli.main import main; main()", "train"]
-    options = ["--config-dir", str(Path(__file__).parent / "conf"), *overrides, *TINY]
+    options = ["--config-dir", OPTIONS, "experiment=expressions", "data.train_size=64", *TINY]
     done = subprocess.run([*program, *options], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     assert len([*tmp_path.glob("outputs/*/*/checkpoints/best.ckpt")]) == 1
