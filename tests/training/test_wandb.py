@@ -190,35 +190,36 @@ def serving(answers: dict[str, Any], requests: list[str] | None = None) -> Itera
     server.socket.close()
 
 
-def train_online(folder: Path, address: str) -> tuple[Run, str]:
+@pytest.mark.slow
+def test_server_that_never_answers(
+    run: Run, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with serving({}) as address:
+        monkeypatch.setenv("WANDB_BASE_URL", address)
+        monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
+        logger = wandb_logger(run=run, mode="online", timeout=6)
+        logger.log_metrics({"test/exact_match": 0.5}, step=3)
+        finish_wandb(0)
+    assert "Weights & Biases could not be started; continuing offline" in caplog.text
+    logged = read_offline(run.directory)
+    assert logged["exit_code"] == 0
+    assert [row["test/exact_match"] for row in logged["history"]] == [0.5]
+
+
+@pytest.mark.slow
+def test_server_that_stops_answering(tmp_path: Path) -> None:
     overrides = ["logger.wandb.mode=online", "logger.wandb.timeout=6", "trainer.max_epochs=1"]
-    logged_in = {"WANDB_BASE_URL": address, "WANDB_API_KEY": "0123456789" * 4}
-    attnlab("train", *TINY_REVERSE, "logger=wandb", *overrides, folder=folder, **logged_in)
-    ended = time.time()
-    (directory,) = (folder / "outputs" / "reverse").iterdir()
+    with serving(ANSWERS["start_of_run"]) as address:
+        logged_in = {"WANDB_BASE_URL": address, "WANDB_API_KEY": "0123456789" * 4}
+        attnlab("train", *TINY_REVERSE, "logger=wandb", *overrides, folder=tmp_path, **logged_in)
+        ended = time.time()
+    (directory,) = (tmp_path / "outputs" / "reverse").iterdir()
     run = Run(directory)
     assert run.read_result()["status"] == "finished"
     # Finishing takes the timeout of 6 seconds and a little more
     assert ended - run.result.stat().st_mtime < 60
     assert len(read_metrics(run.metrics)["val/loss"]) == 1
-    return run, run.log.read_text()
-
-
-@pytest.mark.slow
-def test_server_that_never_answers(tmp_path: Path) -> None:
-    with serving({}) as address:
-        run, log = train_online(tmp_path, address)
-    assert "Weights & Biases could not be started; continuing offline" in log
-    logged = read_offline(run.directory)
-    assert logged["exit_code"] == 0
-    assert any("test/exact_match" in row for row in logged["history"])
-
-
-@pytest.mark.slow
-def test_server_that_stops_answering(tmp_path: Path) -> None:
-    with serving(ANSWERS["start_of_run"]) as address:
-        run, log = train_online(tmp_path, address)
-    assert "offline" not in log
+    assert "offline" not in run.log.read_text()
     logged = read_offline(run.directory, "run-*")  # unsent data, for `wandb sync`
     assert any("test/exact_match" in row for row in logged["history"])
 
