@@ -240,20 +240,9 @@ NOISE = (
     "trainer.val_check_interval=4",
     "trainer.max_epochs=2",
     "trainer.log_every_n_steps=1",
+    "callbacks.attention_figures.count=0",
     "logger=none",
 )
-
-
-@pytest.mark.slow
-def test_results_are_equal_on_one_and_two_processes_and_when_resumed_on_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One process; two; and one, then two, then one, interrupted after 3 and 9 of 14 steps."""
-    runs = []
-    for name, parts in {"one": [(1, 99)], "two": [(2, 99)], "changing": [(1, 3), (2, 9), (1, 99)]}.items():
-        (tmp_path / name).mkdir()
-        runs.append(train_in_parts(parts, *TINY_REVERSE, folder=tmp_path / name, monkeypatch=monkeypatch))
-    assert_equal_outputs(*runs)
 
 
 def write_corpora(folder: Path) -> list[str]:
@@ -269,12 +258,12 @@ def write_corpora(folder: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_mapped_corpora_are_equal_to_the_bit_on_any_number_of_processes_and_when_resumed(
+def test_results_are_equal_on_one_and_two_processes_when_resumed_on_others_and_of_mapped_corpora(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In memory; mapped, on one process and on two; interrupted twice; and killed by `attnlab verify`."""
+    """In memory on two processes; mapped on one; and mapped on two, then one, then two, interrupted twice."""
     runs = []
-    starts = {"memory": [(1, 99)], "one": [(1, 99)], "two": [(2, 99)], "changing": [(2, 3), (1, 9), (2, 99)]}
+    starts = {"memory": [(2, 99)], "mapped": [(1, 99)], "changing": [(2, 3), (1, 9), (2, 99)]}
     for name, parts in starts.items():
         (folder := tmp_path / name).mkdir()
         words = (*TINY, *write_corpora(folder), "name=run")
@@ -282,8 +271,6 @@ def test_mapped_corpora_are_equal_to_the_bit_on_any_number_of_processes_and_when
         assert (folder / "cache/corpora").exists() == (name != "memory")
         monkeypatch.setattr(mapped, "IN_MEMORY", 20)
     assert_equal_outputs(*runs)
-    verify = ("verify", str(runs[-1].directory), "--kills", "2")
-    assert "PASS  kills: 2" in attnlab(*verify, folder=tmp_path / "changing").stdout
 
 
 def train_in_parts(
