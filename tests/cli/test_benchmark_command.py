@@ -11,7 +11,7 @@ from commands import attnlab
 MINE = (
     "from attnlab.nn.attention import Cosine\n\n\nclass Mine(Cosine):\n    '''A mechanism from outside.'''\n"
 )
-WORDS = ("attention=cosine", "attention._target_=cosine.Mine", "trainer.max_steps=2")
+WORDS = ("attention=cosine", "attention._target_=cosine.Mine", "trainer.max_steps=2", "search.max_length=8")
 
 
 @pytest.mark.slow
