@@ -468,12 +468,13 @@ OPTIONS = str(Path(__file__).parent / "conf")
 def test_experiments_train(overrides: list[str], tmp_path: Path) -> None:
     with config_dirs([OPTIONS]):
         module, data = attnlab.build([*overrides, *TINY])
-    trainer = Trainer(accelerator="cpu", max_epochs=1, logger=False, enable_progress_bar=False)
+    options: dict[str, Any] = {"default_root_dir": tmp_path, "logger": False, "enable_progress_bar": False}
+    trainer = Trainer(accelerator="cpu", max_epochs=1, **options)
     before = [parameter.clone() for parameter in module.parameters()]
     trainer.fit(module, data)
     trainer.test(module, data, verbose=False)
+    assert [*tmp_path.glob("checkpoints/*.ckpt")]
     assert any(not value.equal(after) for value, after in zip(before, module.parameters(), strict=True))
-    trainer.save_checkpoint(tmp_path / "last.ckpt")
 
 
 @pytest.mark.slow
