@@ -63,7 +63,7 @@ def test_translate_script_equals_predict_without_torch(export: Export) -> None:
 def test_export_of_a_large_vocabulary_equal_predict(tmp_path: Path) -> None:
     words = [f"w{number}" for number in range(130_000)]
     texts = [" ".join(words[first : first + 100]) for first in range(0, len(words), 100)]
-    checkpoint = write_checkpoint(tmp_path, texts=texts)
+    checkpoint = write_checkpoint(tmp_path, "attention=mocha", "decoder.layers=2", texts=texts)
     attnlab("export", str(checkpoint), "--onnx", "onnx", folder=tmp_path)
     lines = ["w129999 w7 w65536", "w1"]
     text = "".join(f"{line}\n" for line in lines)
@@ -80,7 +80,8 @@ def test_export_of_a_large_vocabulary_equal_predict(tmp_path: Path) -> None:
 def test_translate_script_reports_bad_lines_by_number(tmp_path: Path) -> None:
     closed = ["data=synthetic", "data.train_size=9"]
     encoder = ["encoder=convolutional", "encoder.positions=learned", "encoder.max_positions=6"]
-    checkpoint = write_checkpoint(tmp_path / "closed", *closed, *encoder)
+    decoder = ["decoder=luong", "decoder.cell=gru", "decoder.layers=2", "attention=shift"]
+    checkpoint = write_checkpoint(tmp_path / "closed", *closed, *encoder, *decoder)
     attnlab("export", str(checkpoint), "--onnx", "onnx", folder=tmp_path)
     lines = [b"3 4", b"", b"3 x", b"3 \xe9 4", b"3 4 5 6 7 8 9", b"\xef\xbb\xbf3", b"5 4 3"]
     program = [sys.executable, str(tmp_path / "onnx" / "translate.py")]

@@ -159,7 +159,9 @@ def _example(network: Seq2Seq, sentences: int, width: int) -> Example:
     encoded, state = network.encode(batch)
     memory = encoded.memory
     fixed = {"token": token, "memory": memory.states, "mask": memory.mask, "keys": encoded.keys, **copied}
-    return Example(source, {**fixed, **_tensors(state)}, encoded, state)
+    # Tracing takes one tensor for one input: layers that start in the same state would share it in all steps
+    step = {name: tensor.clone() for name, tensor in {**fixed, **_tensors(state)}.items()}
+    return Example(source, step, encoded, state)
 
 
 def _trace_encoder(network: Seq2Seq, examples: Sequence[Example]) -> onnx.ModelProto:
@@ -223,14 +225,20 @@ def _optimize(model: onnx_ir.Model) -> None:
 
 
 def _difference(network: Seq2Seq, graphs: Graphs, sentences: int, width: int) -> float:
-    """Return the largest difference between the outputs of the graphs and of the network."""
+    """Return the largest difference between the outputs of the graphs and of the network, over two steps.
+
+    Only after the first step do layers that start in the same state have different ones.
+    """
     example = _example(network, sentences, width)
     encoded = _run(graphs.encoder, {"source": example.source})
     pairs = [(encoded[name], value) for name, value in example.step.items() if name in encoded]
-    logits, weights, state = network.step(example.step["token"], example.state, example.encoded)
-    outputs = _run(graphs.step, {name: encoded.get(name, value) for name, value in example.step.items()})
-    expected = [logits.float().log_softmax(dim=-1), weights, *_tensors(state).values()]
-    pairs += zip(outputs.values(), expected, strict=True)
+    state, inputs = example.state, {name: encoded.get(name, value) for name, value in example.step.items()}
+    for _ in range(2):
+        logits, weights, state = network.step(example.step["token"], state, example.encoded)
+        outputs = _run(graphs.step, inputs)
+        expected = [logits.float().log_softmax(dim=-1), weights, *_tensors(state).values()]
+        pairs += zip(outputs.values(), expected, strict=True)
+        inputs = {name: outputs.get(f"new_{name}", value) for name, value in inputs.items()}
     return max(float((one.double() - other.double()).abs().max()) for one, other in pairs if other.numel())
 
 
