@@ -1,7 +1,9 @@
-"""The ONNX graphs of networks; `export` itself compares each graph with its network."""
+"""The ONNX graphs of networks; `export` itself compares each graph with its network.
+
+Tests of the command export convolutions, features, copying, and attention that moves or decides.
+"""
 
 from collections.abc import Callable
-from typing import Any
 
 import onnx
 import pytest
@@ -14,39 +16,16 @@ from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.deploy.export import graphs
 from attnlab.errors import UserError
 from attnlab.nn.attention import Additive
-from attnlab.nn.attention.normalisers import Entmax
 from attnlab.training.build import build_network
+from attnlab.types import Memory
 from networks import make_network
 from tiny_runs import TINY
 
-NETWORKS: list[tuple[str, dict[str, Any]]] = [
-    ("Location", {"order": "luong", "cell": "gru"}),
-    ("Hard", {"order": "bahdanau", "layers": 2}),
-]
-
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("attention", "settings"), NETWORKS, ids=[name for name, _ in NETWORKS])
-def test_graphs_equal_the_network(attention: str, settings: dict[str, Any]) -> None:
-    network = make_network(attention=attention, **settings)
-    if attention == "Location":
-        network.decoder.attention.normaliser = Entmax(1.5)
-    for graph in graphs.export(network):
-        onnx.checker.check_model(graph)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "settings",
-    [
-        ("attention=mocha",),
-        ("encoder=convolutional", "attention=shift", "decoder=luong", "decoder.cell=gru", "decoder.layers=2"),
-        ("encoder=transformer", "decoder=exact_hard", "attention=markov"),
-    ],
-    ids=["moving attention", "convolutions and moving attention", "self-attention and exact hard attention"],
-)
-def test_graphs_of_other_networks(composed: Callable[..., DictConfig], settings: tuple[str, ...]) -> None:
+def test_graphs_of_self_attention_and_exact_hard_attention(composed: Callable[..., DictConfig]) -> None:
     words = whitespace(["a b c d e f g h"], max_size=None)
+    settings = ("encoder=transformer", "decoder=exact_hard", "attention=markov", "bridge=zero")
     network = build_network(composed(*TINY, *settings), Vocabularies(words, words)).eval()
     for graph in graphs.export(network):
         onnx.checker.check_model(graph)
@@ -63,9 +42,9 @@ def test_encoders_without_an_operator_are_refused(encoder: str, composed: Callab
 class _Branching(Additive):
     """A mechanism that depends on a value, which tracing cannot follow."""
 
-    def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
-        scores = super().score(query, keys, state)
-        return scores if float(scores.sum()) > 0 else scores * 2
+    def project(self, memory: Memory) -> Tensor:
+        keys = super().project(memory)
+        return keys if float(keys.sum()) > 0 else keys * 2
 
 
 @pytest.mark.slow

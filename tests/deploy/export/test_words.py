@@ -17,7 +17,13 @@ LINES = [f"{words}\t{features}" for words in WORDS for features in FEATURES]
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
-    [("readout=pointer_generator",), ("features=linear", "attention=general")],
+    [
+        ("readout=pointer_generator", "attention=hard"),
+        (
+            *("features=linear", "attention=location", "normaliser.alpha=1.5"),
+            *("decoder=luong", "decoder.cell=gru"),
+        ),
+    ],
     ids=lambda options: options[0],
 )
 def test_exports_read_features_like_predict(options: tuple[str, ...], tmp_path: Path) -> None:
