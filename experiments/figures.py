@@ -93,15 +93,9 @@ def conala() -> list[Panel]:
 
 
 def conala_attention() -> list[Panel]:
-    """Official BLEU of each mechanism, and of the two that were compared again."""
-    names = ("general", "dot", "multihead", "mean", "scaled_dot", "additive", "final", "none_matched", "none")
-    axis, metric = "official BLEU, development split", "val/conala_bleu"
-    rows = variants("conala_attention/results.csv", metric, {name: name for name in names})
-    declared = variants("conala_attention/selection.csv", metric, {"general": "general", "mean": "mean"})
-    return [
-        Panel(axis, rows, "Seeds 0 to 4", limits=(10.5, 19)),
-        Panel(axis, declared, "Declared comparison, seeds 5 to 12", limits=(10.5, 19)),
-    ]
+    """Official BLEU of selecting and of averaging."""
+    rows = variants("conala_attention/results.csv", "val/conala_bleu", {"general": "general", "mean": "mean"})
+    return [Panel("official BLEU, development split", rows)]
 
 
 def conala_best() -> list[Panel]:
@@ -136,16 +130,13 @@ def export() -> list[Panel]:
 
 def faithfulness() -> list[Panel]:
     """Agreement of the largest weight with erasure, by task and mechanism."""
-    names = {"reverse": "reversal", "copy": "copying", "sort": "sorting", "conala": "CoNaLa"}
-    names |= {"recall": "recall", "eng_mar": "English to Marathi"}
     data = table("faithfulness/results.csv")
-    score = data.filter(regex="^(test|val|test/same)/explanation/erasure_top$").max(axis="columns")
     rows = []
-    for variant, values in score.groupby(data["variant"], sort=False):
-        task, _, mechanism = variant.partition(": ")
+    for variant, values in data["test/explanation/erasure_top"].groupby(data["variant"], sort=False):
+        task, _, mechanism = variant.partition("-")
         series = "mean (chance)" if mechanism == "mean" else mechanism
-        rows.append(over_seeds(values, names[task], series, scale=100))
-    return [Panel("largest weight on the most important token [%]", rows)]
+        rows.append(over_seeds(values, task, series, scale=100))
+    return [Panel("largest weight on the most important word [%]", rows)]
 
 
 def fixed_length() -> list[Panel]:

@@ -41,6 +41,7 @@ MEASURES = {
         ("integrated_gradients_error", "error of completeness", "nats", "lower"),
         ("erasure_tau", "τ with erasure", "signed", "higher"),
         ("erasure_top", "same top token as erasure", "share", "higher"),
+        ("erasure_eos", "EOS matters most by erasure", "share", None),
         ("comprehensiveness", "comprehensiveness", "signed", "higher"),
         ("comprehensiveness_random", "comprehensiveness of random tokens", "signed", None),
         ("sufficiency", "sufficiency", "signed", "lower"),
@@ -49,6 +50,7 @@ MEASURES = {
         ("adversarial_divergence", "adversarial divergence", "fraction", "lower"),
         ("uniform_distance", "change of the output by uniform weights", "fraction", None),
         ("distractor_weight", "weight on the distractor", "share", "lower"),
+        ("distractor_crossing", "largest weight on the distractor", "share", "lower"),
         ("distractor_drop", "drop of p by the distractor", "signed", None),
     )
 }
@@ -70,7 +72,11 @@ class Values(NamedTuple):
 
 
 def summarise(values: Iterable[Values]) -> dict[str, Score]:
-    """Return the mean of each measure that has units, with its interval over sentences."""
+    """Return the mean of each measure that has units, with its interval over sentences.
+
+    The labels of the measures are registered.
+    """
+    register_measures()
     units: dict[str, list[tuple[int, float, float]]] = {}
     for name, sentences, parts, counts in values:
         each = zip(sentences, parts, counts or [1.0] * len(parts), strict=True)
@@ -123,7 +129,6 @@ class Scorecard:
         Raises:
             UserError: if the gold alignments cannot be read.
         """
-        register_measures()
         chosen = spread(len(pairs), self.sentences)
         gold = None
         if self.alignments is not None:
@@ -141,6 +146,7 @@ class Scorecard:
     def _explain_units(self, network: Seq2Seq, batch: Batch, seed: int) -> Iterator[Values]:
         """Yield the measures of each unit of a batch."""
         units = units_of(network, batch)
+        words = units.batch.source_text  # [N, S]; without EOS, from which networks count positions
         columns: dict[str, Tensor] = {}  # [N] each
         for method in METHODS:
             if method in self.measures:
@@ -148,8 +154,10 @@ class Scorecard:
                 if method == "integrated_gradients":
                     columns[f"{method}_error"] = completeness_error(network, units, values)
                     values = values.abs()
-                columns[f"{method}_tau"] = kendall_tau(units.weights, values, units.mask)
-                columns[f"{method}_top"] = top_agreement(units.weights, values, units.mask)
+                columns[f"{method}_tau"] = kendall_tau(units.weights, values, words)
+                columns[f"{method}_top"] = top_agreement(units.weights, values, words)
+                if method == "erasure" and (words != units.mask).any():
+                    columns["erasure_eos"] = (values.argmax(dim=-1) == words.sum(dim=-1)).double()
         if "erasure" in self.measures:
             for suffix, order in (("", units.weights), ("_random", torch.zeros_like(units.weights))):
                 comprehensiveness, sufficiency = erase(network, units, order, seed=seed)

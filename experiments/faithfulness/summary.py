@@ -1,6 +1,7 @@
 """Print the table of this folder's README from results.csv.
 
-python summary.py [OUTPUTS]: with the folder that contains the runs of each task, write results.csv first.
+python summary.py [RUNS]: with the folder of the runs of the benchmark, evaluated with explain=all,
+explain=adversarial and explain=distractors, write results.csv first.
 """
 
 import json
@@ -14,49 +15,40 @@ from scorecard import register_measures
 
 from attnlab.metrics import registry
 from attnlab.report import tables
+from attnlab.report.benchmark.scores import SAME
 from attnlab.report.collect import collect
 from attnlab.report.record import RunRecord
 from attnlab.report.results_file import format_results, read_results
 from attnlab.report.study import Study
 
 RESULTS = Path(__file__).with_name("results.csv")
-SCORES = {
-    "reverse": ("Reversal", "test/exact_match"),
-    "copy": ("Copying", "test/exact_match"),
-    "sort": ("Sorting", "test/exact_match"),
-    "recall": ("Associative recall", "test/same/exact_match"),
-    "conala": ("CoNaLa", "val/conala_bleu"),
-    "eng_mar": ("English to Marathi", "test/bleu"),
-}
-"""Title and score of each task."""
+METRICS = ("exact_match", "chrf", "conala_bleu")
+"""Primary metrics of the tasks; a run has the score of one of them."""
 MEASURES = {
     "erasure_top": "same top token as erasure [%]",
-    "integrated_gradients_top": "as integrated gradients [%]",
+    "gradient_top": "as gradients [%]",
     "comprehensiveness": "comprehensiveness",
     "comprehensiveness_random": "of random tokens",
     "uniform_distance": "change by uniform weights",
+    "adversarial_divergence": "adversarial divergence",
     "alignment_error_rate": "alignment error rate [%]",
 }
 """Measures that are printed, and their headings; results.csv has all of them."""
 
 
-def main(outputs: str | None = None) -> None:
+def main(runs: str | None = None) -> None:
     """Print Markdown."""
     register_measures()
-    if outputs is not None:
-        runs = [run for task in SCORES for run in read(Path(outputs) / f"faithfulness_{task}", task)]
-        RESULTS.write_text(format_results(Study("faithfulness", runs)))
+    if runs is not None:
+        RESULTS.write_text(format_results(Study("faithfulness", read(Path(runs)))))
+    variants: dict[str, list[RunRecord]] = {}
+    for run in read_results(RESULTS).runs:
+        variants.setdefault(run.variant, []).append(run)
     cells = []
-    for task, (title, score) in SCORES.items():
-        variants: dict[str, list[RunRecord]] = {}
-        for run in read_results(RESULTS).runs:
-            name, _, variant = run.variant.partition(": ")
-            if name == task:
-                variants.setdefault(variant, []).append(run)
-        split = registry.split(score)
-        metrics = (score, *(f"{split}/explanation/{measure}" for measure in MEASURES))
-        for variant, runs in variants.items():
-            cells.append([title, variant, *(mean(runs, metric) for metric in metrics)])
+    for variant, each in variants.items():
+        metric = next(name for name in METRICS if f"test/{name}" in each[0].scores)
+        columns = (metric, *(f"explanation/{measure}" for measure in MEASURES))
+        cells.append([*variant.split("-"), *(mean(each, f"test/{column}") for column in columns)])
     columns = ["task", "attention", "score", *MEASURES.values()]
     print(tables.markdown(pd.DataFrame(cells, columns=columns).set_index(columns[:2])))
 
@@ -67,17 +59,20 @@ def mean(runs: list[RunRecord], metric: str) -> str:
     return registry.metric(metric).number(fmean(values)) if values else "–"
 
 
-def read(folder: Path, task: str) -> list[RunRecord]:
-    """Read the runs of a task, with the scores of their scorecards without other settings."""
+def read(folder: Path) -> list[RunRecord]:
+    """Read the runs with scorecards, and the primary metric, on the test set of the training distribution."""
     runs = []
-    for run in collect([folder]).runs:
-        scores = {SCORES[task][1]: run.scores[SCORES[task][1]]} if run.finished else {}
+    for run in collect([folder]).finished:
+        scores = {}
         for path in sorted((run.directory / "evaluations").glob("*/explanations.json")):
             card = json.loads(path.read_text(encoding="utf-8"))
-            if all(override.startswith("explain") for override in card["overrides"]):
-                prefix = f"{card['split']}/explanation"
-                scores |= {f"{prefix}/{name}": score["value"] for name, score in card["scores"].items()}
-        runs.append(replace(run, variant=f"{task}: {run.variant}", scores=scores))
+            if card["split"] in SAME:
+                measures = {f"explanation/{name}": score["value"] for name, score in card["scores"].items()}
+                metric = f"{card['split']}/{run.config['metric']}"
+                scores |= {f"test/{run.config['metric']}": run.scores[metric]}
+                scores |= {f"test/{name}": value for name, value in measures.items()}
+        if scores:
+            runs.append(replace(run, scores=scores, predictions={}))
     return runs
 
 

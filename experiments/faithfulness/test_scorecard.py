@@ -27,23 +27,27 @@ from attnlab.explain.units import units_of
 from attnlab.metrics import registry
 
 
+@pytest.fixture(autouse=True)
+def registry_for_one_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scorecard adds its measures to the registry."""
+    monkeypatch.setattr(registry, "METRICS", {**registry.METRICS})
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
     [("attention=general",), ("decoder=transformer", "attention_size=8", "decoder.heads=2")],
     ids=str,
 )
-def test_scorecard_has_every_measure(
-    tmp_path: Path, overrides: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(registry, "METRICS", {**registry.METRICS})  # which the scorecard adds to
+def test_scorecard_has_every_measure(tmp_path: Path, overrides: tuple[str, ...]) -> None:
     gold = tmp_path / "gold"
     gold.write_text("0-0 1?1\n" * len(PAIRS))
     measures = ("gradient", "integrated_gradients", "erasure", "alignment")
     scorecard = Scorecard(measures=measures, sentences=9, steps=4, alignments=str(gold))
-    scores = scorecard(model_of(*overrides), PAIRS, seed=0)
-    others = ("adversarial_divergence", "uniform_distance", "distractor_weight", "distractor_drop")
-    assert {*scores, *others} == {name.partition("/")[2] for name in registry.names("explanation")}
+    scores = scorecard(model_of("batching.source_eos=true", *overrides), PAIRS, seed=0)
+    others = {"adversarial_divergence", "uniform_distance"}
+    others |= {f"distractor_{name}" for name in ("weight", "crossing", "drop")}
+    assert {*scores} | others == {name.partition("/")[2] for name in registry.names("explanation")}
     for name, score in scores.items():
         low, high = registry.metric(f"test/explanation/{name}").bounds
         assert low <= score.value <= high, name
@@ -53,6 +57,21 @@ def test_scorecard_has_every_measure(
     assert scores["comprehensiveness"].units == 11  # target tokens of the pairs
     assert scores["gradient_tau"].units == 10  # a single source token has no rank correlation
     assert scores["alignment_error_rate"].sentences == 4
+
+
+def test_words_are_ranked_without_eos() -> None:
+    model = model_of("attention=additive", "batching.source_eos=true")
+    units = units_of(model.network, batch_of(model, 0, 1, 3))
+    drops = leave_one_out(model.network, units)  # [N, S]
+    ends = (units.batch.source_lengths - 1).tolist()  # positions of EOS
+    rows = [*zip(units.weights, drops, ends, strict=True)]
+    same = [weights[:end].argmax() == drop[:end].argmax() for weights, drop, end in rows]
+    of_eos = [drop.argmax() == end for _, drop, end in rows]
+    assert 0 < sum(of_eos) < len(rows)
+    scorecard = Scorecard(measures=("erasure",), sentences=3, steps=4, alignments=None)
+    scores = scorecard(model, [PAIRS[row] for row in (0, 1, 3)], seed=0)
+    assert scores["erasure_top"].value == pytest.approx(sum(same) / len(rows))
+    assert scores["erasure_eos"].value == pytest.approx(sum(of_eos) / len(rows))
 
 
 def test_erasure_compares_the_probability_with_and_without_the_largest_token() -> None:
