@@ -453,7 +453,7 @@ OPTIONS = str(Path(__file__).parent / "conf")
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")  # Lightning's advice
+@pytest.mark.filterwarnings("ignore::lightning.fabric.utilities.warnings.PossibleUserWarning")
 @pytest.mark.parametrize(
     "overrides",
     [
@@ -468,8 +468,8 @@ OPTIONS = str(Path(__file__).parent / "conf")
 def test_experiments_train(overrides: list[str], tmp_path: Path) -> None:
     with config_dirs([OPTIONS]):
         module, data = attnlab.build([*overrides, *TINY])
-    options: dict[str, Any] = {"default_root_dir": tmp_path, "logger": False, "enable_progress_bar": False}
-    trainer = Trainer(accelerator="cpu", max_epochs=1, **options)
+    arguments: dict[str, Any] = {"default_root_dir": tmp_path, "logger": False, "enable_progress_bar": False}
+    trainer = Trainer(accelerator="cpu", max_epochs=1, **arguments)
     before = [parameter.clone() for parameter in module.parameters()]
     trainer.fit(module, data)
     trainer.test(module, data, verbose=False)

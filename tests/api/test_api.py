@@ -236,12 +236,13 @@ LATE = {"wandb", "tensorboard", "pandas", "onnx", "jinja2.environment", "attnlab
 @pytest.mark.slow
 def test_evaluate_prints_nothing_of_lightning_and_training_imports_other_packages_late(trained: Run) -> None:
     code = (
-        f"import sys, attnlab.training.recipe; early = {LATE} & {{*sys.modules}}; assert not early, early\n"
+        "import sys, attnlab.training.recipe; assert 'lightning' in sys.modules\n"
+        f"early = {LATE} & {{*sys.modules}}; assert not early, early\n"
         f"import attnlab; attnlab.evaluate({str(trained.directory)!r}, ['trainer.accelerator=cpu'])"
     )
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert (done.stdout, done.stderr) == ("", "")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 @pytest.mark.parametrize("trust", ["cosine", ["cosine"]])

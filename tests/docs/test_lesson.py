@@ -147,8 +147,8 @@ SOLUTIONS = [exercise.solution for exercise in EXERCISES]
 
 
 def test_fixed_vector_does_not_reverse() -> None:
-    """With attention, more than 60 % are right: see `test_a_copied_folder_needs_torch_only`."""
-    assert train(1, *SOLUTIONS, epochs=8).exact_match < 0.6
+    """With attention and as many epochs, 60 % are right: `test_a_copied_folder_needs_torch_only`."""
+    assert train(1, *SOLUTIONS).exact_match < 0.6
 
 
 def test_training_and_search_call_the_functions_of_a_student(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,6 +171,7 @@ def test_training_and_search_call_the_functions_of_a_student(monkeypatch: pytest
     seven = {*six, "hard_weights", "copy_probabilities"}
     one = {"final_state"}
     assert calls == {(n, name) for n, names in ((1, one), (5, five), (6, six), (7, seven)) for name in names}
+    assert trained.outputs  # of chapter 6
     for output in trained.outputs:
         assert len(output.weights) in (len(output.tokens), len(output.tokens) + 1)
         assert output.weights.sum(dim=1) == pytest.approx(1, abs=1e-5)

@@ -258,7 +258,7 @@ def write_corpora(folder: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_results_are_equal_on_one_and_two_processes_when_resumed_on_others_and_of_mapped_corpora(
+def test_results_are_equal_in_memory_mapped_on_one_and_two_processes_and_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In memory on two processes; mapped on one; and mapped on two, then one, then two, interrupted twice."""

@@ -197,9 +197,11 @@ def test_server_that_never_answers(
     with serving({}) as address:
         monkeypatch.setenv("WANDB_BASE_URL", address)
         monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
+        started = time.monotonic()
         logger = wandb_logger(run=run, mode="online", timeout=6)
         logger.log_metrics({"test/exact_match": 0.5}, step=3)
         finish_wandb(0)
+        assert time.monotonic() - started < 60  # the timeout and a little more
     assert "Weights & Biases could not be started; continuing offline" in caplog.text
     logged = read_offline(run.directory)
     assert logged["exit_code"] == 0

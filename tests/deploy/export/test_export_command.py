@@ -60,7 +60,7 @@ def test_translate_script_equals_predict_without_torch(export: Export) -> None:
 
 
 @pytest.mark.slow
-def test_export_of_a_large_vocabulary_equal_predict(tmp_path: Path) -> None:
+def test_export_with_a_large_vocabulary_and_two_layers_equals_predict(tmp_path: Path) -> None:
     words = [f"w{number}" for number in range(130_000)]
     texts = [" ".join(words[first : first + 100]) for first in range(0, len(words), 100)]
     checkpoint = write_checkpoint(tmp_path, "attention=mocha", "decoder.layers=2", texts=texts)
@@ -94,7 +94,9 @@ def test_translate_script_reports_bad_lines_by_number(tmp_path: Path) -> None:
     assert code == 1
     assert [bool(line) for line in output] == [True, False, False, False, False, False, True]
     assert [error.split(": ")[1] for error in errors] == [f"line {number}" for number in range(2, 7)]
-    assert translated(b"\xef\xbb\xbf3 4\r\n5 4 3") == (0, [output[0], output[-1]], [])
+    predicted = attnlab("predict", str(checkpoint), folder=tmp_path, stdin="3 4\n5 4 3\n").stdout
+    assert [output[0], output[-1]] == predicted.splitlines()
+    assert translated(b"\xef\xbb\xbf3 4\r\n5 4 3") == (0, predicted.splitlines(), [])
 
 
 @pytest.mark.slow

@@ -1,9 +1,11 @@
 """The ONNX graphs of networks; `export` itself compares each graph with its network.
 
-Tests of the command export convolutions, features, copying, and attention that moves or decides.
+Tests of `attnlab export` cover convolutions, features, copying, and monotonic, shifting, location-based and
+hard attention.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import onnx
 import pytest
@@ -17,7 +19,6 @@ from attnlab.deploy.export import graphs
 from attnlab.errors import UserError
 from attnlab.nn.attention import Additive
 from attnlab.training.build import build_network
-from attnlab.types import Memory
 from networks import make_network
 from tiny_runs import TINY
 
@@ -42,9 +43,9 @@ def test_encoders_without_an_operator_are_refused(encoder: str, composed: Callab
 class _Branching(Additive):
     """A mechanism that depends on a value, which tracing cannot follow."""
 
-    def project(self, memory: Memory) -> Tensor:
-        keys = super().project(memory)
-        return keys if float(keys.sum()) > 0 else keys * 2
+    def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
+        scores = super().score(query, keys, state)
+        return scores if float(scores.sum()) > 0 else scores * 2
 
 
 @pytest.mark.slow

@@ -159,7 +159,7 @@ def _example(network: Seq2Seq, sentences: int, width: int) -> Example:
     encoded, state = network.encode(batch)
     memory = encoded.memory
     fixed = {"token": token, "memory": memory.states, "mask": memory.mask, "keys": encoded.keys, **copied}
-    # Tracing takes one tensor for one input: layers that start in the same state would share it in all steps
+    # One tensor is traced as one input: layers that start in the same state would share it in every step
     step = {name: tensor.clone() for name, tensor in {**fixed, **_tensors(state)}.items()}
     return Example(source, step, encoded, state)
 
@@ -227,7 +227,7 @@ def _optimize(model: onnx_ir.Model) -> None:
 def _difference(network: Seq2Seq, graphs: Graphs, sentences: int, width: int) -> float:
     """Return the largest difference between the outputs of the graphs and of the network, over two steps.
 
-    Only after the first step do layers that start in the same state have different ones.
+    Layers that start in the same state have different states only after the first step.
     """
     example = _example(network, sentences, width)
     encoded = _run(graphs.encoder, {"source": example.source})
