@@ -146,7 +146,7 @@ class Scorecard:
     def _explain_units(self, network: Seq2Seq, batch: Batch, seed: int) -> Iterator[Values]:
         """Yield the measures of each unit of a batch."""
         units = units_of(network, batch)
-        words = units.batch.source_text  # [N, S]; without EOS, from which networks count positions
+        words = units.batch.source_text  # [N, S]; False at EOS, whose erasure removes the end of the source
         columns: dict[str, Tensor] = {}  # [N] each
         for method in METHODS:
             if method in self.measures:
@@ -157,7 +157,8 @@ class Scorecard:
                 columns[f"{method}_tau"] = kendall_tau(units.weights, values, words)
                 columns[f"{method}_top"] = top_agreement(units.weights, values, words)
                 if method == "erasure" and (words != units.mask).any():
-                    columns["erasure_eos"] = (values.argmax(dim=-1) == words.sum(dim=-1)).double()
+                    last = values.masked_fill(~units.mask, -torch.inf).argmax(dim=-1)  # [N]
+                    columns["erasure_eos"] = (last == words.sum(dim=-1)).double()
         if "erasure" in self.measures:
             for suffix, order in (("", units.weights), ("_random", torch.zeros_like(units.weights))):
                 comprehensiveness, sufficiency = erase(network, units, order, seed=seed)

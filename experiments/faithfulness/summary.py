@@ -66,11 +66,11 @@ def read(folder: Path) -> list[RunRecord]:
         scores = {}
         for path in sorted((run.directory / "evaluations").glob("*/explanations.json")):
             card = json.loads(path.read_text(encoding="utf-8"))
-            if card["split"] in SAME:
-                measures = {f"explanation/{name}": score["value"] for name, score in card["scores"].items()}
-                metric = f"{card['split']}/{run.config['metric']}"
-                scores |= {f"test/{run.config['metric']}": run.scores[metric]}
-                scores |= {f"test/{name}": value for name, value in measures.items()}
+            of_run = all(override.startswith("explain") for override in card["overrides"])
+            if of_run and card["split"] in SAME:
+                score = f"test/{run.config['metric']}"
+                scores[score] = run.scores[f"{card['split']}/{run.config['metric']}"]
+                scores |= {f"test/explanation/{name}": part["value"] for name, part in card["scores"].items()}
         if scores:
             runs.append(replace(run, scores=scores, predictions={}))
     return runs

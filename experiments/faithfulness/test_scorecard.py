@@ -68,6 +68,8 @@ def test_words_are_ranked_without_eos() -> None:
     same = [weights[:end].argmax() == drop[:end].argmax() for weights, drop, end in rows]
     of_eos = [drop.argmax() == end for _, drop, end in rows]
     assert 0 < sum(of_eos) < len(rows)
+    with_eos = [weights[: end + 1].argmax() == drop[: end + 1].argmax() for weights, drop, end in rows]
+    assert sum(with_eos) != sum(same)
     scorecard = Scorecard(measures=("erasure",), sentences=3, steps=4, alignments=None)
     scores = scorecard(model, [PAIRS[row] for row in (0, 1, 3)], seed=0)
     assert scores["erasure_top"].value == pytest.approx(sum(same) / len(rows))
