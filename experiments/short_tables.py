@@ -2,13 +2,36 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 
 from attnlab.metrics import registry
 from attnlab.report import tables
-from attnlab.report.comparison import Comparison
+from attnlab.report.collect import collect
+from attnlab.report.comparison import Comparison, compare
+from attnlab.report.results_file import format_results, read_results
 from attnlab.report.study import Study
+
+
+def summarise(
+    results: Path,
+    runs: str | None,
+    *,
+    shown: Sequence[str],
+    tested: Sequence[str],
+    reference: str,
+    parameters: bool = False,
+) -> None:
+    """Print the scores of all variants, and tests of each against the reference, from results.csv.
+
+    With the folder of the run directories, results.csv is written first.
+    """
+    if runs is not None:
+        results.write_text(format_results(collect([Path(runs)])))
+    study = read_results(results)
+    print(scores(replace(study, selected_metrics=shown), parameters=parameters))
+    print(tests(compare(replace(study, selected_metrics=tested), reference=reference)), end="")
 
 
 def scores(

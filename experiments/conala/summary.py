@@ -5,26 +5,17 @@ python summary.py [RUNS]: with the folder of the run directories, write results.
 
 import runpy
 import sys
-from dataclasses import replace
 from pathlib import Path
 
-from attnlab.report.collect import collect
-from attnlab.report.comparison import compare
-from attnlab.report.results_file import format_results, read_results
-
-SHORT = runpy.run_path(str(Path(__file__).parents[1] / "short_tables.py"))
-RESULTS = Path(__file__).with_name("results.csv")
+HERE = Path(__file__).parent
+SUMMARISE = runpy.run_path(str(HERE.parent / "short_tables.py"))["summarise"]
 TESTED = ("val/loss", "val/conala_bleu")
+SHOWN = (*TESTED, "attention/effective_positions")
 
 
 def main(runs: str | None = None) -> None:
     """Print Markdown."""
-    if runs is not None:
-        RESULTS.write_text(format_results(collect([Path(runs)])))
-    study = read_results(RESULTS)
-    shown = replace(study, selected_metrics=(*TESTED, "attention/effective_positions"))
-    print(SHORT["scores"](shown, parameters=True))
-    print(SHORT["tests"](compare(replace(study, selected_metrics=TESTED), reference="none")), end="")
+    SUMMARISE(HERE / "results.csv", runs, shown=SHOWN, tested=TESTED, reference="none", parameters=True)
 
 
 if __name__ == "__main__":

@@ -5,25 +5,16 @@ python summary.py [RUNS]: with the folder of the run directories, write results.
 
 import runpy
 import sys
-from dataclasses import replace
 from pathlib import Path
 
-from attnlab.report.collect import collect
-from attnlab.report.comparison import compare
-from attnlab.report.results_file import format_results, read_results
-
-SHORT = runpy.run_path(str(Path(__file__).parents[1] / "short_tables.py"))
-RESULTS = Path(__file__).with_name("results.csv")
+HERE = Path(__file__).parent
+SUMMARISE = runpy.run_path(str(HERE.parent / "short_tables.py"))["summarise"]
 METRICS = ("test/exact_match", "test/token_accuracy")
 
 
 def main(runs: str | None = None) -> None:
     """Print Markdown."""
-    if runs is not None:
-        RESULTS.write_text(format_results(collect([Path(runs)])))
-    study = replace(read_results(RESULTS), selected_metrics=METRICS)
-    print(SHORT["scores"](study))
-    print(SHORT["tests"](compare(study, reference="no_pointer")), end="")
+    SUMMARISE(HERE / "results.csv", runs, shown=METRICS, tested=METRICS, reference="no_pointer")
 
 
 if __name__ == "__main__":

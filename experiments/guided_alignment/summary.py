@@ -5,15 +5,10 @@ python summary.py [RUNS]: with the folder of the run directories, write results.
 
 import runpy
 import sys
-from dataclasses import replace
 from pathlib import Path
 
-from attnlab.report.collect import collect
-from attnlab.report.comparison import compare
-from attnlab.report.results_file import format_results, read_results
-
-SHORT = runpy.run_path(str(Path(__file__).parents[1] / "short_tables.py"))
-RESULTS = Path(__file__).with_name("results.csv")
+HERE = Path(__file__).parent
+SUMMARISE = runpy.run_path(str(HERE.parent / "short_tables.py"))["summarise"]
 METRICS = (
     "test/attention/alignment_accuracy",
     "test/attention/alignment_error",
@@ -25,11 +20,7 @@ METRICS = (
 
 def main(runs: str | None = None) -> None:
     """Print Markdown."""
-    if runs is not None:
-        RESULTS.write_text(format_results(collect([Path(runs)])))
-    study = replace(read_results(RESULTS), selected_metrics=METRICS)
-    print(SHORT["scores"](study))
-    print(SHORT["tests"](compare(study, reference="weight_0")), end="")
+    SUMMARISE(HERE / "results.csv", runs, shown=METRICS, tested=METRICS, reference="weight_0")
 
 
 if __name__ == "__main__":
