@@ -2,9 +2,11 @@
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from attnlab.training.environment import environment, git_state
 
@@ -55,7 +57,15 @@ def test_package_that_is_not_tracked_has_no_commit(checkout: Path, tmp_path: Pat
 
 def test_environment_names_machine_and_versions() -> None:
     recorded = environment()
-    assert recorded["cpu"]
+    assert recorded["cpu"].endswith(f", {torch.backends.cpu.get_cpu_capability()}")
     assert recorded["cpus"] >= 1
     assert {"torch", "lightning", "numpy"} <= set(recorded["packages"])
     assert recorded["git_commit"] == git(Path(__file__).parent, "rev-parse", "HEAD")
+
+
+def test_vector_instructions_that_pytorch_may_use_are_recorded() -> None:
+    """They change how sums are rounded, and CPUs of one name can have different ones."""
+    command = "from attnlab.training.environment import cpu_name; print(cpu_name())"
+    variables = os.environ | {"ATEN_CPU_CAPABILITY": "default"}
+    name = subprocess.run([sys.executable, "-c", command], env=variables, stdout=subprocess.PIPE, check=True)
+    assert name.stdout.endswith(b", DEFAULT\n")

@@ -91,12 +91,19 @@ def _git(folder: Path, *arguments: str) -> bytes:
 
 
 def cpu_name() -> str:
-    """Return the model name of the CPU, which Linux lists for each core."""
+    """Return the model name of the CPU, and the vector instructions that PyTorch uses.
+
+    CPUs of one name can have different vector instructions, with which sums are rounded differently.
+    """
+    import torch  # slow to import
+
+    name = platform.processor() or platform.machine()
     with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
+                name = line.partition(":")[2].strip()
+                break
+    return f"{name}, {torch.backends.cpu.get_cpu_capability()}"
 
 
 def gpu_names() -> list[str]:
