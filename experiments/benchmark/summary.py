@@ -1,6 +1,6 @@
 """Print the tables of this folder's README from the stored results, and draw scores.svg.
 
-python summary.py [RUNS FILE.csv]: with the folder of the runs, write FILE.csv, .npz and .jsonl first.
+python summary.py [RUNS FILE.csv]: first add the runs of a folder to FILE.csv, .npz and .jsonl, or replace theirs.
 """
 
 import sys
@@ -45,10 +45,10 @@ def main(runs: str | None = None, file: str = str(scores.STORED)) -> None:
     """Print Markdown and draw the figure."""
     if runs is not None:
         study = collect([Path(runs)])
-        scores.write(scores.from_runs(study), Path(file))
-        write_predictions(
-            Path(file).with_suffix(".jsonl"), map(example, reference_runs(study)), weights="pack"
-        )
+        before = scores.read(Path(file)) if Path(file).exists() else []
+        scores.write(Results([*before, *scores.from_runs(study)]), Path(file))
+        if examples := [example(run) for run in reference_runs(study)]:
+            write_predictions(Path(file).with_suffix(".jsonl"), examples, weights="pack")
     results = scores.read(Path(file)).complete()
     print(f"### All tasks\n\n{tables.ranking(results).markdown()}")
     by_task = tables.scores_table(results)

@@ -1,21 +1,27 @@
 """Learning curve of normalisation, into learning_curve.csv; prints a table of it.
 
-    python learning_curve.py [CORPORA [RUNS [TEXT ...]]]
+    python learning_curve.py [CORPORA RUNS LISTS]
 
-CORPORA is the folder of the corpora. The first tokens of each are written to RUNS/CORPUS.TOKENS.txt. RUNS has
-the runs of `experiment=normalisation` with the variants CORPUS-TOKENS-MODEL; with files of TEXT in modern
-German, German ones are decoded with it as a word list too.
-Without arguments, only the table is printed. Runs that are in the file already are not decoded again.
+CORPORA is the folder of the corpora, LISTS that of the modern words (`datasets/modern` of coastalcph/histnorm).
+The files that networks need are written into RUNS: CORPUS.dev.txt, CORPUS.TOKENS.txt, CORPUS.TOKENS.more.txt
+with invented pairs, and CORPUS.TOKENS.words.txt with modern words. RUNS has the runs of
+`experiment=normalisation` with the variants CORPUS-TOKENS. Without arguments, only the table is printed. Runs
+that are in the file already are not decoded again.
+
+Tokens are prepared like those of the published systems (`preprocess.py --all` of histnorm), and drawn at random.
 """
 
 import csv
+import random
+import re
 import subprocess
 import sys
+import unicodedata
 from itertools import product
 from pathlib import Path
 
-from memorise import memorise, rates_apart, read
-from rules import Rules
+from memorise import Output, memorise, rates_apart, read
+from rules import Rules, more_pairs
 from summary import CORPORA, print_caption, print_row
 
 FILE = Path(__file__).with_name("learning_curve.csv")
@@ -28,51 +34,99 @@ PUBLISHED = {
 }
 """Word accuracy of the best of four systems of Bollmann (2019), test files."""
 TOKENS = (100, 500, 1000, 5000, 10000, 25000)
-LIST, GERMAN = "-list", "german-ridges"
-"""Ending of the names of models that are decoded with a word list, and the corpus for which there is one."""
-MODELS = ("memorised", "rules", "plain", "invented", f"plain{LIST}", f"invented{LIST}")
+LISTS = {"german-ridges": "de", "slovene-goo300k-bohoric": "sl", "swedish-gaw": "sv"}
+"""Languages of the lists of modern words."""
+BONUS = 4.0
+"""Preference for listed words, added to log p. Of 2, 4 and 6 it has the lowest error of a network with 1,000
+Swedish tokens (development file)."""
+BEAM = 40
+LIST = "-list"
+"""Ending of the names of models that prefer listed words."""
+MODELS = ("memorised", "rules", f"rules{LIST}", "network", f"network{LIST}")
 """Columns of the table."""
 
+Pair = tuple[str, str]
 Key = tuple[str, int, str]
 """Corpus, number of tokens, model."""
 
 
-def first_tokens(lines: list[str], count: int) -> list[str]:
-    """Return the lines up to the last of `count` tokens; empty lines separate sentences."""
-    places = [place for place, line in enumerate(lines) if line.strip()][:count]
-    return lines[: places[-1] + 1]
+def prepare(pairs: list[Pair]) -> list[Pair]:
+    """Return the pairs in lower case and NFC, with 0 for digits that stay, without punctuation."""
+    prepared = []
+    for pair in pairs:
+        if any(all(unicodedata.category(sign).startswith("P") for sign in text) for text in pair):
+            continue
+        word, norm = (unicodedata.normalize("NFC", text).lower().replace(" ", "÷") for text in pair)
+        if word == norm:
+            word = norm = re.sub(r"[0-9]", "0", word)
+        prepared.append((word, norm))
+    return prepared
 
 
-def decode(run: Path, words: list[str], train: str, *settings: str) -> list[str]:
+def write_files(corpora: Path, runs: Path, lists: Path) -> None:
+    """Write the files of each corpus and number of tokens."""
+    runs.mkdir(parents=True, exist_ok=True)
+    for corpus in CORPORA:
+        write_pairs(runs / f"{corpus}.dev.txt", prepare(read(str(corpora / f"{corpus}.dev.txt"))))
+        pairs = prepare(read(str(corpora / f"{corpus}.train.txt")))
+        random.Random(0).shuffle(pairs)
+        listed = lists / f"combined.{LISTS.get(corpus)}.uniq"
+        words = listed.read_text(encoding="utf-8").split() if corpus in LISTS else []
+        modern = sorted({word.lower() for word in words if word.isalpha()})
+        for tokens in TOKENS:
+            drawn = pairs[:tokens]
+            write_pairs(runs / f"{corpus}.{tokens}.txt", drawn)
+            write_pairs(runs / f"{corpus}.{tokens}.more.txt", more_pairs(drawn, modern))
+            preferred = "\n".join(sorted({*modern, *(norm for _, norm in drawn)}))
+            (runs / f"{corpus}.{tokens}.words.txt").write_text(preferred, encoding="utf-8")
+
+
+def write_pairs(path: Path, pairs: list[Pair]) -> None:
+    """Write a pair in each line."""
+    path.write_text("".join(f"{word}\t{norm}\n" for word, norm in pairs), encoding="utf-8")
+
+
+def decode(run: Path, words: list[str], train: Path, *settings: str) -> list[str]:
     """Return the outputs of a run: known words by their most frequent form, unknown symbols copied."""
-    command = [sys.executable, "-m", "attnlab", "predict", str(run), "--lexicon", train, "--unknown", "copy"]
+    command = [sys.executable, "-m", "attnlab", "predict", str(run), "--lexicon", str(train)]
     text = "".join(f"{word}\n" for word in words)
-    done = subprocess.run([*command, *settings], input=text, stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(
+        [*command, "--unknown", "copy", *settings], input=text, stdout=subprocess.PIPE, text=True, check=True
+    )
     return done.stdout.split("\n")[:-1]
 
 
-def add_rows(corpora: Path, runs: Path, texts: list[str], rows: dict[Key, tuple[float, ...]]) -> None:
+def add_rows(runs: Path, rows: dict[Key, tuple[float, ...]]) -> None:
     """Add the error rates that are missing: of memorising, of the rules and of each finished run."""
-    listed = ("reranking=word_list", f"reranking.prefers.path=[{','.join(texts)}]", "--beam", "20")
-    runs.mkdir(parents=True, exist_ok=True)
     for corpus, tokens in product(CORPORA, TOKENS):
-        lines = (corpora / f"{corpus}.train.txt").read_text(encoding="utf-8").splitlines(keepends=True)
-        train = runs / f"{corpus}.{tokens}.txt"
-        train.write_text("".join(first_tokens(lines, tokens)), encoding="utf-8")
-        pairs, table = read(str(corpora / f"{corpus}.dev.txt")), memorise(read(str(train)))
-        rules, words = Rules(read(str(train))), sorted({word for word, _ in pairs})
-        outputs = {"memorised": [table.get(word, word) for word in words]}
-        outputs["rules"] = [table.get(word) or rules.normalise(word) for word in words]
-        for written in sorted(runs.glob(f"{corpus}-{tokens}-*-seed0-*/predictions")):
-            run, model = written.parent, written.parent.name.split("-")[-3]
-            if (corpus, tokens, model) not in rows:
-                outputs[model] = decode(run, words, str(train))
-            if corpus == GERMAN and texts and (corpus, tokens, model + LIST) not in rows:
-                outputs[model + LIST] = decode(run, words, str(train), *listed)
+        train, listed = (runs / f"{corpus}.{tokens}.{name}txt" for name in ("", "words."))
+        dev, table, rules = (
+            read(str(runs / f"{corpus}.dev.txt")),
+            memorise(read(str(train))),
+            Rules(read(str(train))),
+        )
+        words, modern = sorted({word for word, _ in dev}), {*listed.read_text(encoding="utf-8").split()}
+        outputs = {
+            "memorised": [table.get(word, word) for word in words],
+            "rules": [table.get(word) or rules.normalise(word) for word in words],
+            f"rules{LIST}": [table.get(word) or preferred(rules.best(word, BEAM), modern) for word in words],
+        }
+        for written in sorted(runs.glob(f"*/{corpus}-{tokens}-seed0-*/predictions")):
+            if (corpus, tokens, "network") not in rows:
+                outputs["network"] = decode(written.parent, words, train)
+                settings = (f"reranking.prefers.path={listed}", f"reranking.prefers.bonus={BONUS}")
+                outputs[f"network{LIST}"] = decode(
+                    written.parent, words, train, "reranking=word_list", *settings, "--beam", str(BEAM)
+                )
         for model, row in outputs.items():
             output_of = dict(zip(words, row, strict=True))
-            found = [(word, norm, output_of[word]) for word, norm in pairs]
+            found: list[Output] = [(word, norm, output_of[word]) for word, norm in dev]
             rows[corpus, tokens, model] = (*(round(rate, 2) for rate in rates_apart(found, table)),)
+
+
+def preferred(scored: list[tuple[float, str]], modern: set[str]) -> str:
+    """Return the best output; listed words are preferred."""
+    return max(scored, key=lambda each: each[0] + BONUS * (each[1] in modern))[1]
 
 
 def read_rows() -> dict[Key, tuple[float, ...]]:
@@ -88,15 +142,16 @@ def main(*arguments: str) -> None:
     """Write the file if there are arguments, and print the table."""
     rows = read_rows()
     if arguments:
-        corpora, runs, *texts = arguments
-        add_rows(Path(corpora), Path(runs), texts, rows)
+        corpora, runs, lists = map(Path, arguments)
+        write_files(corpora, runs, lists)
+        add_rows(runs, rows)
         with FILE.open("w", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(COLUMNS)
             for key in sorted(rows):
                 writer.writerow((*key, *(f"{rate:.2f}" for rate in rows[key])))
     print()
-    print_caption("WER with the first n tokens, development files; `published`: test files")
+    print_caption("WER with n tokens, development files; `published`: test files")
     shown = [model for model in MODELS if any(key[2] == model for key in rows)]
     print_row("corpus", "n", *(f"`{model}`" for model in shown), "published")
     print(f"| --- |{' ---: |' * (len(shown) + 2)}")

@@ -1,17 +1,20 @@
 """Rules of historical normalisation from few words, and invented pairs for networks.
 
-    python rules.py TRAIN [WORDS [SEED]] > more.txt      # the training file and WORDS invented pairs
-    python rules.py --score TRAIN DEV ...                # error rate of the rules
+    python rules.py TRAIN [WORDS [SEED [LIST]]] > more.txt   # the training file and WORDS invented pairs
+    python rules.py --score TRAIN DEV ...                    # error rate of the rules
 
 Letters of each training pair are aligned by edit distance. What a letter becomes is predicted from up to five
 letters around it; with few examples from fewer letters, and without any it is copied (interpolation after
 Witten and Bell 1991). The invented words follow the letter trigrams of the training words, and the rules
 normalise them: for networks, this is a prior towards copying letters and towards what few examples show.
+With a LIST of modern words, one on each line, rules in the other direction spell these as in the old texts.
 """
 
 import random
 import sys
 from collections import Counter, defaultdict
+from heapq import nlargest
+from math import inf, log
 from pathlib import Path
 
 from memorise import error_rate, memorise, read
@@ -76,6 +79,22 @@ class Rules:
         shares = (self.distribution(word, place) for place in range(len(word)))
         return "".join(max(each, key=each.__getitem__) for each in shares)
 
+    def best(self, word: str, count: int) -> list[tuple[float, str]]:
+        """Return the most probable outputs with log p, by a beam of this size."""
+        beam = [(0.0, "")]
+        for place in range(len(word)):
+            scores: dict[str, float] = {}
+            for output, share in self.distribution(word, place).items():
+                for score, text in beam:
+                    scores[text + output] = max(score + log(share), scores.get(text + output, -inf))
+            beam = nlargest(count, ((score, text) for text, score in scores.items()))
+        return beam
+
+    def sample(self, word: str, chance: random.Random) -> str:
+        """Return an output that is drawn letter by letter."""
+        shares = (self.distribution(word, place) for place in range(len(word)))
+        return "".join(chance.choices([*each], [*each.values()])[0] for each in shares)
+
 
 def invent(words: list[str], count: int, seed: int) -> list[str]:
     """Return new words: walks over the letter trigrams of the distinct words."""
@@ -95,6 +114,21 @@ def invent(words: list[str], count: int, seed: int) -> list[str]:
     return invented
 
 
+def more_pairs(
+    pairs: list[tuple[str, str]], modern: list[str], count: int = WORDS, seed: int = 0
+) -> list[tuple[str, str]]:
+    """Return real pairs, repeated, and invented ones: words, or modern words in an old spelling."""
+    if modern:
+        rules, chance = Rules([(norm, word) for word, norm in pairs]), random.Random(seed)
+        invented = [(rules.sample(norm, chance), norm) for norm in chance.choices(modern, k=count)]
+    else:
+        rules = Rules(pairs)
+        words = invent([word for word, _ in pairs], count, seed)
+        invented = [(word, rules.normalise(word)) for word in words]
+    repeats = max(1, round(REAL / (1 - REAL) * count / len(pairs)))
+    return pairs * repeats + [pair for pair in invented if all(pair)]
+
+
 def main(*arguments: str) -> None:
     """Score the rules, or print the real and the invented pairs."""
     if arguments[0] == "--score":
@@ -104,14 +138,9 @@ def main(*arguments: str) -> None:
             outputs = [(word, norm, known.get(word) or rules.normalise(word)) for word, norm in pairs]
             print(f"{Path(train).name} {Path(dev).name}: WER {error_rate(outputs):.2f}")
         return
-    path, count, seed = (*arguments, *("", str(WORDS), "0")[len(arguments) :])
-    pairs = read(path)
-    rules = Rules(pairs)
-    invented = [
-        (word, rules.normalise(word)) for word in invent([word for word, _ in pairs], int(count), int(seed))
-    ]
-    repeats = max(1, round(REAL / (1 - REAL) * int(count) / len(pairs)))
-    for word, norm in pairs * repeats + [pair for pair in invented if pair[1]]:
+    path, count, seed, modern = (*arguments, *("", str(WORDS), "0", "")[len(arguments) :])
+    words = Path(modern).read_text(encoding="utf-8").split() if modern else []
+    for word, norm in more_pairs(read(path), words, int(count), int(seed)):
         print(f"{word}\t{norm}")
 
 
