@@ -1,6 +1,6 @@
 """Print the tables of this folder's README from the stored results, and draw scores.svg.
 
-python summary.py [RUNS FILE.csv]: first add the runs of a folder to FILE.csv, .npz and .jsonl, or replace theirs.
+python summary.py [RUNS FILE.csv]: first add the runs of a folder to FILE.csv, .npz and .jsonl.
 """
 
 import sys

@@ -2,13 +2,13 @@
 
     python learning_curve.py [CORPORA RUNS LISTS]
 
-CORPORA is the folder of the corpora, LISTS that of the modern words (`datasets/modern` of coastalcph/histnorm).
-The files that networks need are written into RUNS: CORPUS.dev.txt, CORPUS.TOKENS.txt, CORPUS.TOKENS.more.txt
-with invented pairs, and CORPUS.TOKENS.words.txt with modern words. RUNS has the runs of
-`experiment=normalisation` with the variants CORPUS-TOKENS. Without arguments, only the table is printed. Runs
-that are in the file already are not decoded again.
+CORPORA is the folder of the corpora, LISTS that of modern words, `datasets/modern` of coastalcph/histnorm.
+The files that networks need are written into RUNS: CORPUS.dev.txt, CORPUS.TOKENS.txt,
+CORPUS.TOKENS.more.txt with invented pairs, and CORPUS.TOKENS.words.txt with modern words. RUNS has the runs
+of `experiment=normalisation` with the variants CORPUS-TOKENS and CORPUS-TOKENS-plain. Without arguments,
+only the table is printed. Runs that are in the file already are not decoded again.
 
-Tokens are prepared like those of the published systems (`preprocess.py --all` of histnorm), and drawn at random.
+Tokens are prepared as for the published systems (`preprocess.py --all` of histnorm), and drawn at random.
 """
 
 import csv
@@ -42,7 +42,9 @@ Swedish tokens (development file)."""
 BEAM = 40
 LIST = "-list"
 """Ending of the names of models that prefer listed words."""
-MODELS = ("memorised", "rules", f"rules{LIST}", "network", f"network{LIST}")
+NETWORKS = {"plain": "-plain", "network": ""}
+"""Networks without and with invented pairs, and the ending of their variants."""
+MODELS = ("memorised", *(f"{model}{end}" for model in ("rules", *NETWORKS) for end in ("", LIST)))
 """Columns of the table."""
 
 Pair = tuple[str, str]
@@ -111,17 +113,22 @@ def add_rows(runs: Path, rows: dict[Key, tuple[float, ...]]) -> None:
             "rules": [table.get(word) or rules.normalise(word) for word in words],
             f"rules{LIST}": [table.get(word) or preferred(rules.best(word, BEAM), modern) for word in words],
         }
-        for written in sorted(runs.glob(f"*/{corpus}-{tokens}-seed0-*/predictions")):
-            if (corpus, tokens, "network") not in rows:
-                outputs["network"] = decode(written.parent, words, train)
-                settings = (f"reranking.prefers.path={listed}", f"reranking.prefers.bonus={BONUS}")
-                outputs[f"network{LIST}"] = decode(
-                    written.parent, words, train, "reranking=word_list", *settings, "--beam", str(BEAM)
-                )
+        for model, variant in NETWORKS.items():
+            written = sorted(runs.glob(f"*/{corpus}-{tokens}{variant}-seed0-*/predictions"))
+            if written and (corpus, tokens, model) not in rows:
+                outputs[model] = decode(written[0].parent, words, train)
+                outputs[f"{model}{LIST}"] = decode(written[0].parent, words, train, *prefer(listed))
         for model, row in outputs.items():
             output_of = dict(zip(words, row, strict=True))
             found: list[Output] = [(word, norm, output_of[word]) for word, norm in dev]
             rows[corpus, tokens, model] = (*(round(rate, 2) for rate in rates_apart(found, table)),)
+
+
+def prefer(listed: Path) -> list[str]:
+    """Return the settings of a search that prefers listed words."""
+    settings = {"path": listed, "bonus": BONUS}
+    preference = [f"reranking.prefers.{key}={value}" for key, value in settings.items()]
+    return ["reranking=word_list", *preference, "--beam", str(BEAM)]
 
 
 def preferred(scored: list[tuple[float, str]], modern: set[str]) -> str:
