@@ -17,7 +17,7 @@ from attnlab.cli.benchmark import built_in
 from attnlab.data.corpus import Pair
 from attnlab.files.predictions import Prediction, write_predictions
 from attnlab.report.benchmark import scores, tables
-from attnlab.report.benchmark.scores import REFERENCE, SAME, Results
+from attnlab.report.benchmark.scores import LEAST_SEEDS, REFERENCE, SAME, Results
 from attnlab.report.collect import collect
 from attnlab.report.comparison import Comparison, correct
 from attnlab.report.files import save
@@ -37,8 +37,6 @@ COSTS = (
     "training step, as a multiple of that of additive in the same round, median of 7. MB: of a batch, beside "
     "weights and optimizer. costs.csv has the lowest and highest times."
 )
-LEAST_SEEDS = 3
-"""Smallest number of seeds of the tests over seeds."""
 
 
 def main(runs: str | None = None, file: str = str(scores.STORED)) -> None:
@@ -78,7 +76,7 @@ def example(run: RunRecord) -> Prediction:
 def costs_table(results: Results) -> str:
     """Return what the models know without training, and the costs of their training steps."""
     sizes = {each.model: each.parameters for each in results}
-    knows, costs = built_in(Results([])), pd.read_csv(HERE / "costs.csv").set_index(["model", "lengths"])
+    knows, costs = built_in(), pd.read_csv(HERE / "costs.csv").set_index(["model", "lengths"])
     rows = {
         model: [
             knows[model],
@@ -118,31 +116,17 @@ def over_seeds(results: Results, models: list[str], *, shifted: bool) -> dict[st
     """Return the difference of the mean score of each model from the reference, with p."""
     texts, tests = {}, []
     for model in models:
-        seeds = results.seeds(model, REFERENCE)
-        differences = [
-            mean_score(results, model, seed, shifted) - mean_score(results, REFERENCE, seed, shifted)
-            for seed in seeds
-        ]
+        differences = tables.seed_differences(results, model, shifted=shifted)
         texts[model] = f"{fmean(differences):+.1f}"
-        if len(seeds) >= LEAST_SEEDS:
+        if (seeds := len(differences)) >= LEAST_SEEDS:
             interval = estimate(differences)
             texts[model] += f" [{interval.low:.1f}, {interval.high:.1f}]"
-            tests.append(
-                Comparison(
-                    "test/exact_match", model, REFERENCE, "seeds", len(seeds), p=t_test_p_value(differences)
-                )
-            )
+            p = t_test_p_value(differences)
+            tests.append(Comparison("test/exact_match", model, REFERENCE, "seeds", seeds, p=p))
     families = ([test for test in tests if (test.variant in MAIN) == main] for main in (True, False))
     for test in (test for family in families for test in correct(family)):
         texts[test.variant] += f" ({test.p_corrected:.3f})"
     return texts
-
-
-def mean_score(results: Results, model: str, seed: int, shifted: bool) -> float:
-    """Return the mean score over the test sets that are, or are not, shifted."""
-    return fmean(
-        by[model][seed].score for (_, split), by in results.scores.items() if (split not in SAME) == shifted
-    )
 
 
 def split_half(results: Results) -> float | None:

@@ -20,9 +20,14 @@ import unicodedata
 from itertools import product
 from pathlib import Path
 
+import matplotlib as mpl
+from matplotlib.figure import Figure
 from memorise import Output, memorise, rates_apart, read
 from rules import Rules, more_pairs
 from summary import CORPORA, print_caption, print_row
+
+from attnlab.report.files import save
+from attnlab.report.style import STYLE_SHEET, variant_styles
 
 FILE = Path(__file__).with_name("learning_curve.csv")
 COLUMNS = ("corpus", "tokens", "model", "wer", "wer_known", "wer_unknown")
@@ -145,8 +150,34 @@ def read_rows() -> dict[Key, tuple[float, ...]]:
     return {(corpus, int(tokens), model): (*map(float, rates),) for corpus, tokens, model, *rates in lines}
 
 
+def draw(rows: dict[Key, tuple[float, ...]]) -> Figure:
+    """Draw the error rates of each corpus over the number of tokens."""
+    shown = {f"network{LIST}": "network, list", f"rules{LIST}": "rules, list", "memorised": "memorised"}
+    styles = variant_styles(["published", *shown.values()])
+    figure = Figure(figsize=(6, 4.6), layout="constrained")
+    panels = figure.subplots(2, 2, sharex=True)
+    for axes, (corpus, accuracies) in zip(panels.flat, PUBLISHED.items(), strict=True):
+        curves = {"published": {n: 100 - share for n, share in zip(TOKENS, accuracies, strict=False)}}
+        for model, label in shown.items():
+            curves[label] = {n: rows[corpus, n, model][0] for n in TOKENS if (corpus, n, model) in rows}
+        for label, curve in curves.items():
+            style = styles[label]
+            axes.plot(
+                [*curve], [*curve.values()], style.marker, ls=style.dash, color=style.colour, label=label
+            )
+        axes.set(title=corpus, xscale="log", ylim=(0, 50), xticks=(100, 1000, 10000))
+        axes.set_xticklabels(["100", "1,000", "10,000"])
+        axes.minorticks_off()
+    for axes in panels[1]:
+        axes.set_xlabel("training tokens")
+    for axes in panels[:, 0]:
+        axes.set_ylabel("WER [%]")
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    return figure
+
+
 def main(*arguments: str) -> None:
-    """Write the file if there are arguments, and print the table."""
+    """Write the file and the figure if there are arguments, and print the table."""
     rows = read_rows()
     if arguments:
         corpora, runs, lists = map(Path, arguments)
@@ -157,6 +188,8 @@ def main(*arguments: str) -> None:
             writer.writerow(COLUMNS)
             for key in sorted(rows):
                 writer.writerow((*key, *(f"{rate:.2f}" for rate in rows[key])))
+        with mpl.rc_context(fname=STYLE_SHEET):
+            save(draw(rows), FILE.with_suffix(".svg"))
     print()
     print_caption("WER with n tokens, development files; `published`: test files")
     shown = [model for model in MODELS if any(key[2] == model for key in rows)]

@@ -25,6 +25,8 @@ def test_a_mechanism_is_compared_with_stored_results_and_checked(tmp_path: Path)
     assert {*filter(None, compared.partition(".")[0].split(", "))} == without
     assert "On no test set is it shown to be better than additive." in done.stdout
     assert re.search(r"Significantly worse than additive over inputs, seed 0: .*reverse \(-", done.stdout)
+    assert "Not comparable with the other rows, and not to be cited: settings beside those" in done.stdout
+    assert "seeds on all test sets: 1, 3 are needed; missing tasks:" in done.stdout
     (file,) = tmp_path.glob("outputs/benchmark_Mine_*.csv")
     ours = scores.read(file)
     assert {each.task for each in ours} == {"reverse", "recall", "cogs"}
@@ -34,7 +36,13 @@ def test_a_mechanism_is_compared_with_stored_results_and_checked(tmp_path: Path)
     assert "a horse took the ball" in page  # the explorer
     assert r"\toprule" in file.with_suffix(".tex").read_text()
 
-    checked = attnlab("benchmark", "check", str(file), *WORDS, folder=tmp_path)
+    assert all(each.code and each.outputs for each in ours)
+
+    checked = attnlab("benchmark", "check", str(file), *WORDS, folder=tmp_path, code=1)
+    assert (
+        "FAIL  settings beside those of the attention: search.max_length=8 trainer.max_steps=2"
+        in checked.stdout
+    )
     assert f"PASS  {len([*ours])} scores follow from their counts" in checked.stdout
     assert "left out: conala, data/conala-train.json does not exist (--corpora FOLDER)" in checked.stdout
     assert "PASS  task=" in checked.stdout
@@ -45,3 +53,5 @@ def test_a_mechanism_is_compared_with_stored_results_and_checked(tmp_path: Path)
 def test_the_name_of_a_stored_mechanism_is_refused(tmp_path: Path) -> None:
     refused = attnlab("benchmark", "attention=dot", "--name", "additive", folder=tmp_path, code=2)
     assert "additive is a mechanism of the stored results" in refused.stderr
+    same = attnlab("benchmark", "attention=dot", folder=tmp_path, code=2)
+    assert "dot is a mechanism of the stored results" in same.stderr

@@ -25,9 +25,18 @@ from attnlab.report.benchmark.scores import (
     download,
     join,
     read,
+    same_machine,
+    violations,
     write,
 )
-from attnlab.report.benchmark.tables import compare, describe, knowledge_table, ranking, scores_table
+from attnlab.report.benchmark.tables import (
+    compare,
+    describe,
+    knowledge_table,
+    ranking,
+    scores_table,
+    seed_differences,
+)
 
 
 def score(task: str, model: str, seed: int, right: str, split: str = "test") -> Score:
@@ -50,6 +59,8 @@ def score(task: str, model: str, seed: int, right: str, split: str = "test") -> 
         cpu="a, CPU",
         versions="python=3",
         overrides="attention=dot",
+        code="9f8e",
+        outputs=f"outputs of {right}",
         counts=counts,
     )
 
@@ -172,13 +183,18 @@ def test_registry_has_the_files_of_the_tasks() -> None:
 
 
 def test_table_of_what_is_built_in() -> None:
-    words = "attention=dot attention._target_=a.B"
-    mine = [replace(each, model="mine", overrides=words) for each in two_tasks()]
-    table = knowledge_table(Results([*two_tasks(), *mine]), built_in(Results(mine))).text
+    known = built_in()
+    assert known["dot"] == "nothing about positions"
+    assert known["hard_order_0"] == "exactly one position per output"
+    assert known["hard_order_1"].startswith("moves by at most ten positions between two outputs")
+    assert known["transformer"] == "sinusoidal positions of the source; sinusoidal positions of the outputs"
+    assert all(known.values())
+    mine = [replace(each, model="mine") for each in two_tasks()]
+    table = knowledge_table(Results([*two_tasks(), *mine]), known | {"mine": "moves to the left"}).text
     assert dict(table.index) == {
         "additive": "nothing about positions",
         "dot": "nothing about positions",
-        "mine": "not stated",
+        "mine": "moves to the left",
     }
     assert table.loc["dot"].squeeze() == "1,003"  # parameters
 
@@ -223,12 +239,64 @@ def test_only_test_sets_with_equal_data_are_joined() -> None:
         join(Results(ours[:1]), Results(theirs))
 
 
-def test_a_run_trained_again_differs_if_other_inputs_are_right() -> None:
-    first = Results([score("sort", "dot", 0, "1100")])
-    assert differences(first, replace(score("sort", "dot", 0, "1100"), cpu="another")) == []
-    again = replace(score("sort", "dot", 0, "0011"), cpu="another")
+def test_a_run_trained_again_differs_if_other_inputs_are_right_or_outputs_differ() -> None:
+    run = score("sort", "dot", 0, "1100")
+    first, elsewhere = Results([run]), replace(run, cpu="another")
+    assert differences(first, elsewhere) == []
+    again = replace(score("sort", "dot", 0, "0011"), cpu="another", outputs=run.outputs)
     assert differences(first, again) == ["different cpu: a, CPU, again: another"]
-    assert differences(first, score("sort", "dot", 0, "0011")) == ["test: different inputs are right"]
+    assert differences(first, replace(again, cpu=run.cpu)) == ["test: different inputs are right"]
+    assert differences(first, replace(run, outputs="x")) == [f"different outputs: {run.outputs}, again: x"]
+    old = Results([replace(run, outputs="")])  # of version 0.1.0, without the digest
+    assert differences(old, run) == []
+    assert same_machine(first, run)
+    assert not same_machine(first, elsewhere)
+
+
+def test_broken_rules_are_named() -> None:
+    stored = Results(two_tasks())
+    mine = [
+        replace(each, model="mine", seed=each.seed + shift, overrides="attention=dot +attention.reach=2")
+        for each in two_tasks()
+        if each.model == "dot" and each.seed < 2
+        for shift in (0, 2)
+    ]
+    assert violations(Results(mine), stored) == []
+    assert violations(Results(each for each in mine if each.seed < 2 and each.task == "scan"), stored) == [
+        "seeds on all test sets: 2, 3 are needed",
+        "missing tasks: sort",
+    ]
+    changed = {
+        "overrides": "attention=dot trainer.max_steps=9",
+        "steps": 9,
+        "parameters": 1200,
+        "data": "new",
+    }
+    assert violations(Results(replace(each, **changed) for each in mine), stored) == [
+        "settings beside those of the attention: trainer.max_steps=9",
+        "sort: 1.19 of the parameters of additive",
+        "sort: 9 steps in place of 7",
+        "sort, test: other data",
+        "scan: 1.19 of the parameters of additive",
+        "scan: 9 steps in place of 7",
+        "scan, test: other data",
+        "scan, test/longer: other data",
+    ]
+
+
+def test_with_three_seeds_the_mean_score_is_tested_over_seeds() -> None:
+    rows = (("0001", "0011", "0111"), ("0011", "1111", "1111"))
+    results = Results(
+        score("sort", model, seed, right)
+        for model, rights in zip(("additive", "dot"), rows, strict=True)
+        for seed, right in enumerate(rights)
+    )
+    assert seed_differences(results, "dot", shifted=False) == [25, 50, 25]
+    # Mean 33.3, standard error 25 / 3: t = 4 with two degrees of freedom; 4.303 standard errors are 35.9
+    assert describe(results, "dot", [])[1] == (
+        "Over seeds 0, 1, 2, its mean score on inputs like those of training differs by +33.3 points "
+        "[-2.5, 69.2] (paired t test, p = 0.057)."
+    )
 
 
 def test_stored_scores_follow_from_their_counts() -> None:

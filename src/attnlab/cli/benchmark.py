@@ -8,9 +8,10 @@
 from __future__ import annotations
 
 import argparse
+import random
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
@@ -22,6 +23,11 @@ from attnlab.files.terminal import print_line, print_table
 if TYPE_CHECKING:
     from attnlab.report.benchmark.scores import Results
     from attnlab.report.explorer import Sentence
+
+PARTS = ("attention", "encoder", "decoder")
+"""Groups of options that say what is built in."""
+
+NOTHING = "nothing about positions"
 
 QUICK = ("reverse", "recall", "cogs")
 
@@ -51,6 +57,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--download", action="store_true", help="first download files of the tasks that the folder lacks"
     )
     parser.add_argument("--name", help="name of the mechanism in the tables (default: that of its class)")
+    parser.add_argument(
+        "--built-in",
+        default="not stated",
+        metavar="TEXT",
+        help='what it knows of alignments without training, such as "moves to the right only"',
+    )
 
 
 def main(options: argparse.Namespace) -> int:
@@ -70,8 +82,9 @@ def main(options: argparse.Namespace) -> int:
         config = compose_run(options.overrides)
     name = options.name or str(config.attention._target_).rpartition(".")[2]
     stored = scores.read(scores.STORED)
-    if name in {each.model for each in stored}:
-        raise UsageError(f"{name} is a mechanism of the stored results: choose another one with --name")
+    for model in dict.fromkeys(each.model for each in stored):
+        if model == name or _models()[model] == options.overrides:
+            raise UsageError(f"{model} is a mechanism of the stored results: change it, or its --name")
     tasks = [*QUICK] if options.quick else _available(options.corpora)  # the quick ones need no file
     study = f"benchmark_{name}_{short_hash(sorted(options.overrides))}"
     grid = [f"task={','.join(tasks)}", f"seed=range({1 if options.quick else options.seeds})", "model=own"]
@@ -82,7 +95,8 @@ def main(options: argparse.Namespace) -> int:
     ours = scores.from_runs(runs, options.overrides, name)
     scores.write(ours, output / f"{study}.csv")
     sentences = tables.examples(runs)
-    _report(ours, stored, name, output / study, _relative_time(options.overrides), sentences)
+    knows = built_in() | {name: options.built_in}
+    _report(ours, stored, name, output / study, _relative_time(options.overrides), sentences, knows)
     return code
 
 
@@ -126,7 +140,13 @@ def _relative_time(overrides: Sequence[str]) -> float:
 
 
 def _report(
-    ours: Results, stored: Results, name: str, stem: Path, time: float, sentences: Sequence[Sentence]
+    ours: Results,
+    stored: Results,
+    name: str,
+    stem: Path,
+    time: float,
+    sentences: Sequence[Sentence],
+    knows: Mapping[str, str],
 ) -> None:
     """Print the comparison with the stored results, and write it as STEM.html and STEM.tex."""
     from attnlab.files.writing import write_atomically
@@ -136,6 +156,7 @@ def _report(
 
     results = scores.join(ours, stored)
     tests = tables.compare(results, name)
+    broken = scores.violations(ours, stored)
     without = sorted({each.task for each in ours} - {each.task for each in results})
     lines = [
         *tables.describe(results, name, tests),
@@ -146,10 +167,12 @@ def _report(
             if without
             else []
         ),
-        tables.CITATION.format(name=name),
+        tables.NOT_COMPARABLE.format(violations="; ".join(broken))
+        if broken
+        else tables.CITATION.format(name=name, digest=scores.stored_digest(), models=len(stored.models)),
     ]
     shown = [tables.ranking(results), tables.scores_table(results)]
-    knowledge = tables.knowledge_table(results, built_in(ours))
+    knowledge = tables.knowledge_table(results, knows)
     heat_table = StudyFigure("scores", "Scores", shown[1].notes[0], tables.draw(shown[1]))
     page.write_sections(
         stem.with_suffix(".html"),
@@ -168,26 +191,36 @@ def _report(
         print_line(line)
 
 
-def built_in(ours: Results) -> dict[str, str]:
-    """Return what the mechanisms know without training, by model.
+def built_in() -> dict[str, str]:
+    """Return what the stored mechanisms know without training, by model.
 
-    It is the line `# Built in:` of the option of their attention, which describes its class alone.
+    It is the line `# Built in:` of the options of attention, encoder and decoder.
     """
-    from attnlab.config.options import option_text, read_option
-    from attnlab.report.benchmark.scores import REFERENCE, SUITE
+    from attnlab.config.options import option_text
+    from attnlab.report.benchmark.scores import REFERENCE
 
-    stored: dict[str, list[str]] = read_option("study", SUITE)["hydra"]["sweeper"]["overrides"]["model"]
     texts = {}
-    for model, words in {**stored, **{each.model: each.overrides.split() for each in ours}}.items():
-        settings = dict(word.partition("=")[::2] for word in words)
-        option = option_text("attention", settings.get("attention", REFERENCE))
-        line = re.search(r"^# Built in: (.+)\.$", option, re.MULTILINE)
-        texts[model] = "not stated" if line is None or "attention._target_" in settings else line[1]
+    for model, words in _models().items():
+        chosen = {"attention": REFERENCE} | dict(word.split("=") for word in words)
+        options = [option_text(group, chosen[group]) for group in PARTS if group in chosen]
+        known = [
+            text for option in options for text in re.findall(r"^# Built in: (.+)\.$", option, re.MULTILINE)
+        ]
+        texts[model] = "; ".join([text for text in known if text != NOTHING] or [NOTHING])
     return texts
 
 
+def _models() -> dict[str, list[str]]:
+    """Return the settings of the stored mechanisms."""
+    from attnlab.config.options import read_option
+    from attnlab.report.benchmark.scores import SUITE
+
+    models: dict[str, list[str]] = read_option("study", SUITE)["hydra"]["sweeper"]["overrides"]["model"]
+    return models
+
+
 def _check(words: Sequence[str], corpora: Path) -> int:
-    """Check that the scores of a file follow from its counts, and train its fastest run again.
+    """Check that scores follow from their counts, and train one of the runs again, drawn at random.
 
     The mechanism is that of the command line: a file must not choose the code that is run.
     """
@@ -201,17 +234,22 @@ def _check(words: Sequence[str], corpora: Path) -> int:
     rows = [each for each in results if each.task in tasks]
     if not rows:
         raise UserError(f"{words[0]} has no task whose files exist: give their folder, --corpora FOLDER")
-    run = min(rows, key=lambda each: each.seconds)
+    run = random.choice(rows)
     if run.overrides != " ".join(words[1:]):
         raise UsageError(
             f"{words[0]} was trained with {run.overrides}: if you trust it, append it to the command"
         )
+    broken = scores.violations(results, scores.read(scores.STORED)) if words[1:] else []
+    for line in broken:
+        print_line(f"FAIL  {line}")
     job = [f"task={run.task}", f"seed={run.seed}", f"model={'own' if words[1:] else run.model}", *words[1:]]
     with tempfile.TemporaryDirectory(prefix="attnlab-benchmark-") as folder:
         code = _train([f"paths.output={folder}", *job], corpora)
         again = scores.from_runs(collect([Path(folder)]), words[1:], run.model)
     differences = [line for each in again for line in scores.differences(results, each)]
-    print_line(f"{'FAIL' if differences else 'PASS'}  {' '.join(job)}")
+    here = all(scores.same_machine(results, each) for each in again)
+    verdict = "PASS" if not differences else "FAIL" if here else "OTHER"
+    print_line(f"{verdict}  {' '.join(job)}")
     for line in differences:
         print_line(line)
-    return code or int(bool(differences))
+    return code or int(bool(broken) or verdict == "FAIL")

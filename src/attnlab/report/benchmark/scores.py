@@ -12,6 +12,7 @@ The counts suffice for every score, test and aggregate, so that mechanisms are c
 import csv
 import hashlib
 import io
+import re
 import sys
 import tempfile
 import zipfile
@@ -41,6 +42,15 @@ REFERENCE = "additive"
 SAME = ("test", "test/same", "test/held_out")
 """Test sets with the distribution of the training data; the others are shifted."""
 
+LEAST_SEEDS = 3
+"""Smallest number of seeds of tests over seeds, and of a submitted mechanism."""
+
+SIZE_TOLERANCE = 0.05
+"""Largest difference of the number of parameters from that of the reference, as a fraction."""
+
+MACHINE = ("commit", "cpu", "versions")
+"""What bits depend on beside the settings."""
+
 PACKAGES = ("python", "torch", "attnlab")
 """Their versions are recorded."""
 
@@ -68,6 +78,8 @@ class Score:
     cpu: str
     versions: str
     overrides: str  # settings of a custom mechanism
+    code: str  # SHA-256 of the code of its parts from outside, their first 16 digits
+    outputs: str  # SHA-256 of the outputs, its first 16 digits
     counts: NDArray[np.uint16] = field(repr=False, compare=False)  # of the primary metric, [N, C]
 
     @property
@@ -166,6 +178,8 @@ def from_runs(study: Study, overrides: Sequence[str] = (), model: str = "") -> R
                     cpu=run.cpu or "",
                     versions=" ".join(f"{name}={run.versions.get(name)}" for name in PACKAGES),
                     overrides=" ".join(overrides),
+                    code=" ".join(digest[:16] for _, digest in sorted(run.code.items())),
+                    outputs=_digest(each.hypothesis for each in outputs),
                     counts=counts.astype(np.uint16),
                 )
             )
@@ -237,6 +251,11 @@ def read(path: Path) -> Results:
     return Results(scores)
 
 
+def stored_digest() -> str:
+    """Return the first 8 digits of the SHA-256 of the stored results."""
+    return hashlib.sha256(STORED.read_bytes()).hexdigest()[:8]
+
+
 def _parse(row: Mapping[str, str], counts: NDArray[np.uint16]) -> Score:
     numbers: dict[str, Any] = {name: int(row[name]) for name in INTEGERS}
     numbers |= {name: float(row[name]) for name in ("score", "seconds")}
@@ -263,13 +282,48 @@ def differences(results: Results, again: Score) -> list[str]:
     The commit, processor and versions are only compared if the outputs differ.
     """
     first = results.scores[again.cell][again.model][again.seed]
-    if first.data == again.data and np.array_equal(first.counts, again.counts):
+    equal = first.data == again.data and np.array_equal(first.counts, again.counts)
+    if equal and (not first.outputs or first.outputs == again.outputs):
         return []
     return [
         f"different {name}: {getattr(first, name)}, again: {getattr(again, name)}"
-        for name in ("score", "data", "commit", "cpu", "versions")
+        for name in ("score", "data", "code", *MACHINE, "outputs")
         if getattr(first, name) != getattr(again, name)
     ] or [f"{again.split}: different inputs are right"]
+
+
+def same_machine(results: Results, again: Score) -> bool:
+    """Return whether a run was trained again with the same code and versions on the same processor."""
+    first = results.scores[again.cell][again.model][again.seed]
+    return all(getattr(first, name) == getattr(again, name) for name in MACHINE)
+
+
+def violations(ours: Results, stored: Results) -> list[str]:
+    """Return which rules of the suite the results of a mechanism break."""
+    reference = {
+        cell: next(iter(by[REFERENCE].values())) for cell, by in stored.scores.items() if REFERENCE in by
+    }
+    lines = []
+    for model in dict.fromkeys(each.model for each in ours):
+        rows = [each for each in ours if each.model == model]
+        words = {word for each in rows for word in each.overrides.split()}
+        if other := sorted(word for word in words if not re.match(r"[+~]*attention[.=]", word)):
+            lines.append(f"settings beside those of the attention: {' '.join(other)}")
+        if (seeds := len(ours.seeds(model))) < LEAST_SEEDS:
+            lines.append(f"seeds on all test sets: {seeds}, {LEAST_SEEDS} are needed")
+        if missing := sorted({task for task, _ in reference} - {each.task for each in rows}):
+            lines.append(f"missing tasks: {', '.join(missing)}")
+        for each in rows:
+            first = reference.get(each.cell, each)
+            if abs(each.parameters / first.parameters - 1) > SIZE_TOLERANCE:
+                lines.append(
+                    f"{each.task}: {each.parameters / first.parameters:.2f} of the parameters of {REFERENCE}"
+                )
+            if each.steps != first.steps:
+                lines.append(f"{each.task}: {each.steps} steps in place of {first.steps}")
+            if each.data != first.data:
+                lines.append(f"{each.task}, {each.split}: other data")
+    return [*dict.fromkeys(lines)]
 
 
 def sentence_counts(metric: str) -> SentenceCounts:
@@ -280,6 +334,10 @@ def sentence_counts(metric: str) -> SentenceCounts:
             f"metric={metric}: the benchmark needs a metric that is a sum over inputs, such as chrf"
         )
     return counts
+
+
+def _digest(texts: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()[:16]
 
 
 def _score(metric: str, counts: NDArray[Any]) -> float:

@@ -13,11 +13,18 @@ from attnlab import __version__
 from attnlab.files.predictions import read_predictions
 from attnlab.metrics import registry
 from attnlab.report.aggregates import interquartile_mean, probability_of_improvement, stratified_bootstrap
-from attnlab.report.benchmark.scores import REFERENCE, SAME, STORED, Results, sentence_counts
+from attnlab.report.benchmark.scores import (
+    LEAST_SEEDS,
+    REFERENCE,
+    SAME,
+    STORED,
+    Results,
+    sentence_counts,
+)
 from attnlab.report.comparison import Comparison, correct
 from attnlab.report.explorer import Sentence, kept_attention
 from attnlab.report.resampling import paired_test
-from attnlab.report.statistics import Estimate
+from attnlab.report.statistics import Estimate, estimate, t_test_p_value
 from attnlab.report.study import Study
 from attnlab.report.style import COLOUR_MAP
 from attnlab.report.tables import Table, TableColumns, point
@@ -32,7 +39,11 @@ AGGREGATES = (
 BUILT_IN = "Built in: what a mechanism knows of alignments without training, as its option says."
 IMPROVEMENT = f"improvement over {REFERENCE} [%]"
 SCORES = "Exact match in %{others}. After a comma: a shifted test set."
-CITATION = f"To cite: {{name}} in the attention benchmark of attnlab, version 1 (attnlab {__version__})."
+CITATION = (
+    "To cite: {name}, compared in the attention benchmark, version 1 (The attnlab developers, attnlab "
+    f"{__version__}; stored results {{digest}}, {{models}} mechanisms)."
+)
+NOT_COMPARABLE = "Not comparable with the other rows, and not to be cited: {violations}."
 
 
 def examples(runs: Study) -> list[Sentence]:
@@ -74,6 +85,21 @@ def compare(results: Results, model: str, reference: str = REFERENCE) -> list[Co
             )
         )
     return correct(comparisons)
+
+
+def seed_differences(results: Results, model: str, *, shifted: bool) -> list[float]:
+    """Return the difference of the mean score from the reference, for each seed that both have.
+
+    The mean is over the test sets that are, or are not, shifted.
+    """
+    return [
+        fmean(
+            by[model][seed].score - by[REFERENCE][seed].score
+            for (_, split), by in results.scores.items()
+            if (split not in SAME) == shifted
+        )
+        for seed in results.seeds(model, REFERENCE)
+    ]
 
 
 def ranking(results: Results) -> Table:
@@ -140,7 +166,7 @@ def draw(table: Table) -> Figure:
 
 
 def describe(results: Results, model: str, tests: Sequence[Comparison]) -> list[str]:
-    """Return three sentences: the aggregates of a model, and where it is better and worse."""
+    """Return sentences: the aggregates of a model, the test over seeds, and where it is better and worse."""
     row = ranking(results).text.loc[model]
     tasks, common = len({task for task, _ in results.scores}), results.seeds(model, REFERENCE)
     chances = [
@@ -153,6 +179,14 @@ def describe(results: Results, model: str, tests: Sequence[Comparison]) -> list[
         f"{model} improves over {REFERENCE} with a probability of {' and '.join(chances)} "
         f"({tasks} task{'s' * (tasks != 1)}, {seeds})."
     ]
+    if len(common) >= LEAST_SEEDS:
+        differences = seed_differences(results, model, shifted=False)
+        difference = estimate(differences)
+        sentences.append(
+            f"Over {seeds}, its mean score on inputs like those of training differs by "
+            f"{difference.mean:+.1f} points [{difference.low:.1f}, {difference.high:.1f}] "
+            f"(paired t test, p = {t_test_p_value(differences):.3f})."
+        )
     for word, sign in (("better", 1), ("worse", -1)):
         found = [each for each in tests if each.significant and (each.difference or 0) * sign > 0]
         found.sort(key=lambda each: -abs(registry.metric(each.metric).of_100(each.difference or 0)))
