@@ -12,7 +12,9 @@ import numpy as np
 import pytest
 
 from attnlab.cli.benchmark import built_in
-from attnlab.config.options import option_text
+from attnlab.config.compose import compose_run
+from attnlab.config.options import option_text, read_option
+from attnlab.data.digests import describe as describe_data
 from attnlab.errors import UserError
 from attnlab.report.benchmark.scores import (
     FILES,
@@ -37,6 +39,7 @@ from attnlab.report.benchmark.tables import (
     scores_table,
     seed_differences,
 )
+from attnlab.training.build import build_corpus, build_network, build_vocabularies
 
 
 def score(task: str, model: str, seed: int, right: str, split: str = "test") -> Score:
@@ -305,3 +308,20 @@ def test_stored_scores_follow_from_their_counts() -> None:
         assert len([*stored]) == len([*csv.DictReader(file)])
     assert len({each.commit for each in stored}) == 1  # one version of the code
     assert REFERENCE in stored.models
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("task", ["reverse", "duplicate", "sort", "recall", "cogs", "scan"])
+def test_the_suite_is_frozen(task: str) -> None:
+    """Its test sets, sizes and steps are those of the stored results."""
+    words = read_option("study", SUITE)["hydra"]["sweeper"]["overrides"]["task"][task]
+    config = compose_run([f"study={SUITE}", *words, "seed=0"])
+    corpus = build_corpus(config)
+    vocabularies = build_vocabularies(config, corpus)
+    splits = describe_data(corpus, vocabularies)["splits"]
+    rows = [each for each in read(STORED) if (each.task, each.model, each.seed) == (task, REFERENCE, 0)]
+    for each in rows:
+        assert splits[each.split]["sha256"].startswith(each.data)
+        assert config.trainer.max_steps == each.steps
+    network = build_network(config, vocabularies)
+    assert sum(each.numel() for each in network.parameters()) == rows[0].parameters
