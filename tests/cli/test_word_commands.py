@@ -158,8 +158,23 @@ def test_predict_continues_prefixes_of_words_with_features(tmp_path: Path, run_o
     lines = "deve\tN;ACC\tdev\ndeve\t\t\ndeve\tdev\ndeve\tN;ACC(\tdev\n"
     code, outputs, errors = run_on(lines, "predict", run, "--prefix")
     assert (code, outputs[0][:3], outputs[2:]) == (1, "dev", ["", ""])
-    assert "line 3 of standard input: --prefix needs three columns: a source, its features and" in errors
+    assert (
+        "line 3 of standard input: --prefix needs three columns or more: a source, its features and" in errors
+    )
     assert "line 4 of standard input: the features 'N;ACC(' have a bracket" in errors
+
+
+def test_predict_continues_prefixes_of_words_with_several_columns_of_features(
+    tmp_path: Path, run_on: RunOn
+) -> None:
+    texts = [f"deve{i}\tN\tACC\tdevei" for i in range(10)]
+    settings = ("tokenizer=characters", "data.features_column=[1,2]", "data.target_column=3")
+    run = str(write_checkpoint(tmp_path, *settings, texts=texts))
+    code, outputs, errors = run_on("deve\tN\tACC\tde\ndeve\tN\n", "predict", run, "--prefix")
+    assert (code, outputs[0][:2], outputs[1:]) == (1, "de", [""])
+    assert "line 2 of standard input: --prefix needs three columns or more" in errors
+    _, (output,), _ = run_on("deve\tN;ACC\tde\n", "predict", run, "--prefix")
+    assert output == outputs[0]
 
 
 def test_features_apart_need_a_column(tmp_path: Path) -> None:

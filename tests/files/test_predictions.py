@@ -94,3 +94,9 @@ def test_a_missing_file_holds_no_predictions(tmp_path: Path) -> None:
 def test_columns_hold_one_line_per_text(tmp_path: Path) -> None:
     write_columns(tmp_path / "test.tsv", [("größe", "ɡ r"), ("a\tb", "c\nd\r"), (" x", "")])
     assert (tmp_path / "test.tsv").read_text(encoding="utf-8") == "größe\tɡ r\na b\tc d \n x\t\n"
+
+
+def test_features_of_a_source_are_named_without_their_brackets() -> None:
+    source = "at ⟨N⟩ ⟨ABL⟩ ⟨(⟩ ⟨PL⟩ ⟨PSS⟩ ⟨(⟩ ⟨2⟩ ⟨PL⟩ ⟨)⟩ ⟨)⟩"
+    assert Prediction(index=0, source=source, hypothesis="").features == ["N", "ABL", "PL", "PSS", "2", "PL"]
+    assert Prediction(index=0, source="a ⟨ b", hypothesis="").features == []

@@ -15,6 +15,7 @@ from attnlab.report.comparison import Comparison, by_question, compare, compare_
 from attnlab.report.statistics import holm
 from attnlab.report.study import Study
 from attnlab.report.tables import build_tables, comparisons_table, scores_table
+from attnlab.report.variants import common_name
 from predictions import predictions_of
 from run_files import Sentence, study, with_code, with_data, with_result, write_run
 
@@ -353,6 +354,21 @@ def test_models_are_paired_over_languages_and_languages_are_not_compared(tmp_pat
     assert compare(found, reference="dot")[0].difference == 3
     row = comparisons_table(compared, found).text.reset_index().iloc[0]
     assert row[["across", "data sets", "difference"]].tolist() == ["data sets", "3", "-3.0"]
+
+
+@pytest.mark.parametrize(
+    ("variants", "name"),
+    [
+        (["dot-length5", "dot-length10 · seeds"], "dot"),
+        (["ice-hard_order_1", "german-ridges-hard_order_1"], "hard_order_1"),
+        (["ady", "gre"], ""),
+        (["dot-ady", "dot-gre"], "dot"),
+    ],
+)
+def test_names_of_a_model_on_several_data_sets_share_their_beginning_or_end(
+    variants: list[str], name: str
+) -> None:
+    assert common_name(variants) == name
 
 
 def test_runs_before_and_after_an_edit_of_a_class_are_two_variants(tmp_path: Path) -> None:

@@ -106,6 +106,7 @@ def main(options: argparse.Namespace) -> int:
     def read(number: int, text: str) -> Pair:
         if options.prefix:
             source, prefix = _source_and_prefix(text, has_features=warnings.has_features)
+            source = layout.input_of(source) if layout else source
             pair = replace(model.read(source, prefix), reference="")
             warnings.check_unknown(number, pair)
             return pair
@@ -196,11 +197,11 @@ def _load(options: argparse.Namespace) -> tuple[Model, Translator]:
 
 
 def _source_and_prefix(text: str, *, has_features: bool) -> tuple[str, str]:
-    """Return the source, followed by a tab and its features if it has any, and the prefix of a line."""
+    """Return the source, followed by its columns of features if it has any, and the prefix of a line."""
     columns = text.split("\t")
-    if len(columns) != 2 + has_features:
+    if len(columns) < 3 if has_features else len(columns) != 2:
         raise UserError(
-            "--prefix needs three columns: a source, its features and a prefix, separated by tabs"
+            "--prefix needs three columns or more: a source, its features and a prefix, separated by tabs"
             if has_features
             else "--prefix needs two columns: a source and a prefix, separated by a tab"
         )

@@ -89,7 +89,8 @@ class Prediction:
     def features(self) -> list[str]:
         """Features of the source, such as ["N", "PL"]."""
         found = FEATURES.search(self.source)
-        return [] if found is None else re.findall("⟨(.+?)⟩", found[0])
+        signs = [] if found is None else re.findall("⟨(.+?)⟩", found[0])
+        return [sign for sign in signs if re.search(r"\w", sign)]  # without brackets
 
     def plot(self, title: str = "") -> InlineFigure:
         """Plot the weights [T, S] as a heat map; raise `UserError` if there are none."""

@@ -142,10 +142,13 @@ def _data_names(parts: Sequence[Sequence[RunRecord]]) -> list[str]:
 
 
 def common_name(variants: Sequence[str]) -> str:
-    """Return the common beginning of names: "dot" of "dot-length5" and "dot-length10"."""
-    heads = [re.findall(r"\w+|\W+", variant.partition(SEPARATOR)[0]) for variant in variants]
-    shared = takewhile(lambda words: len({*words}) == 1, zip(*heads, strict=False))
-    return re.sub(r"\W+$", "", "".join(words[0] for words in shared))
+    """Return the common beginning of names, or else their end: "dot" of "dot-length5" and "dot-length10"."""
+    names = [re.findall(r"\w+|\W+", variant.partition(SEPARATOR)[0]) for variant in variants]
+    beginning, end = (
+        [words[0] for words in takewhile(lambda words: len({*words}) == 1, zip(*parts, strict=False))]
+        for parts in (names, [parts[::-1] for parts in names])
+    )
+    return "".join(beginning or end[::-1]).strip(" -_.,;:/=+")
 
 
 def describe(runs: Sequence[RunRecord], ordered: Sequence[str] | None = None) -> list[str]:

@@ -437,5 +437,6 @@ def test_automatic_normalization_reads_hangul_as_letters(
     assert tokenizer.encode("각") == tokenizer.encode("\u1100\u1161\u11a8")
     assert "normalization=nfd, from auto" in caplog.text
     caplog.clear()
-    assert train(["a", "\u1100ー"], normalization="auto").normalise("e\u0301") == "é"
+    for texts in (["a", "\u1100ー"], ["a", "각", "é"], []):  # no syllable, few, no text
+        assert train(texts, normalization="auto").normalise("e\u0301") == "é"
     assert not caplog.text

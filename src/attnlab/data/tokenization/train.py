@@ -18,7 +18,7 @@ from attnlab.settings import Size
 log = logging.getLogger(__name__)
 
 Normalization = Literal["nfc", "nfd", "nfkc", "nfkd", "auto"]
-"""Unicode normalisation forms; auto: nfd for texts with Hangul syllables, and nfc for others."""
+"""Unicode normalisation forms; auto: nfd if half of the texts have Hangul syllables, and else nfc."""
 
 HANGUL = re.compile("[가-힣]")
 """A Hangul syllable, which nfd splits into letters."""
@@ -52,8 +52,8 @@ class TextSettings(TypedDict, total=False):
 
     Args:
         lowercase: convert texts to lower case.
-        normalization: Unicode normalisation form; "auto" for nfd if the training texts have Hangul syllables,
-            which become letters, and else nfc; None for none.
+        normalization: Unicode normalisation form; "auto" for nfd if half of the training texts or more have
+            Hangul syllables, which become letters, and else nfc; None for none.
     """
 
     lowercase: bool
@@ -167,7 +167,8 @@ def _pipeline(
     deleted: Sequence[normalizers.Normalizer] = (),
 ) -> Pipeline:
     if normalization == "auto":
-        normalization = "nfd" if any(map(HANGUL.search, texts)) else "nfc"
+        korean = [HANGUL.search(text) is not None for text in texts]
+        normalization = "nfd" if any(korean) and 2 * sum(korean) >= len(korean) else "nfc"
         if normalization == "nfd":
             log.info("Hangul is read as letters: normalization=nfd, from auto; nfc reads whole syllables")
     steps = [getattr(normalizers, normalization.upper())()] if normalization else []
