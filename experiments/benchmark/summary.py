@@ -4,6 +4,7 @@ python summary.py [RUNS FILE.csv]: first add the runs of a folder to FILE.csv, .
 """
 
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
@@ -15,6 +16,7 @@ from scipy.stats import kendalltau
 import attnlab
 from attnlab.cli.benchmark import built_in
 from attnlab.data.corpus import Pair
+from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction, write_predictions
 from attnlab.report.benchmark import scores, tables
 from attnlab.report.benchmark.scores import LEAST_SEEDS, REFERENCE, SAME, Results
@@ -39,6 +41,10 @@ COSTS = (
 )
 
 
+FAR_BEHIND = ("monotonic", "none", "none_matched")
+"""Mechanisms whose scores are far below the others, so that rankings agree on them."""
+
+
 def main(runs: str | None = None, file: str = str(scores.STORED)) -> None:
     """Print Markdown and draw the figure."""
     if runs is not None:
@@ -47,17 +53,27 @@ def main(runs: str | None = None, file: str = str(scores.STORED)) -> None:
         scores.write(Results([*before, *scores.from_runs(study)]), Path(file))
         if examples := [example(run) for run in reference_runs(study)]:
             write_predictions(Path(file).with_suffix(".jsonl"), examples, weights="pack")
-    results = scores.read(Path(file)).complete()
+    results = with_submissions(scores.read(Path(file)).complete(), HERE / "submissions")
     print(f"### All tasks\n\n{tables.ranking(results).markdown()}")
     by_task = tables.scores_table(results)
     print(f"### Mean score by task\n\n{by_task.markdown()}")
     print(f"### Built in, and costs\n\n{costs_table(results)}")
     print(f"### Tests\n\n{tests_table(results)}")
-    if (stability := split_half(results)) is not None:
-        print(f"Kendall's τ between the rankings of two halves of the tasks, mean: {stability:.2f}.\n")
+    if min(len(results.models), len({task for task, _ in results.scores})) > len(FAR_BEHIND):
+        print(f"{stability_text(results)}\n")
     if runs is not None:
         chosen = [model for model in by_task.values.index if model in (*MAIN, REFERENCE)]
         save(tables.draw(replace(by_task, values=by_task.values.loc[chosen].T)), HERE / "scores.svg")
+
+
+def with_submissions(results: Results, folder: Path) -> Results:
+    """Add the results that others have submitted; raise `UserError` if they break a rule."""
+    for file in sorted(folder.glob("*.csv")):
+        submitted = scores.read(file)
+        if broken := scores.violations(submitted, results):
+            raise UserError(f"{file}: {'; '.join(broken)}")
+        results = Results([*results, *submitted.only(results.scores)])
+    return results
 
 
 def reference_runs(study: Study) -> list[RunRecord]:
@@ -85,6 +101,7 @@ def costs_table(results: Results) -> str:
             f"{costs.peak_mb[model, '50']:.0f}",
         ]
         for model in tables.ranking(results).text.index
+        if model in knows  # costs of submitted mechanisms were measured elsewhere
     }
     names = ["built in", "parameters", "time, reverse", "time, 50 tokens", "MB, 50 tokens"]
     table = pd.DataFrame.from_dict(rows, orient="index", columns=names).rename_axis("mechanism")
@@ -129,28 +146,56 @@ def over_seeds(results: Results, models: list[str], *, shifted: bool) -> dict[st
     return texts
 
 
-def split_half(results: Results) -> float | None:
-    """Return the mean of Kendall's τ between the rankings by both halves of the tasks, over all halves."""
-    tasks = sorted({task for task, _ in results.scores})
-    models = results.models
-    if len(tasks) < 4 or len(models) < 3:
-        return None
-    means = {
-        (model, task): fmean(
-            each.score
-            for (name, split), by in results.scores.items()
-            if name == task and split in SAME
-            for each in by[model].values()
+def stability(results: Results, models: list[str]) -> tuple[list[float], list[float]]:
+    """Return Kendall's τ between rankings of models by their mean score.
+
+    The first list compares two halves of the tasks, for all halves, the second one seed with the others. The
+    scores are those of test sets like the training data.
+    """
+    cells = [cell for cell in results.scores if cell[1] in SAME]
+    tasks, seeds = sorted({task for task, _ in cells}), results.seeds(*models)
+
+    def ranks(tasks: Iterable[str], seeds: Iterable[int]) -> list[float]:
+        return [
+            fmean(
+                results.scores[cell][model][seed].score
+                for cell in cells
+                if cell[0] in tasks
+                for seed in seeds
+            )
+            for model in models
+        ]
+
+    def agreement(one: list[float], other: list[float]) -> float:
+        return float(kendalltau(one, other).statistic)
+
+    halves = combinations(tasks, len(tasks) // 2)
+    others = [[each for each in seeds if each != seed] for seed in seeds]
+    return (
+        [agreement(ranks(half, seeds), ranks({*tasks} - {*half}, seeds)) for half in halves],
+        [
+            agreement(ranks(tasks, [seed]), ranks(tasks, rest))
+            for seed, rest in zip(seeds, others, strict=True)
+        ],
+    )
+
+
+def stability_text(results: Results) -> str:
+    """Return the stability with all models that have the most seeds, and without those far behind."""
+    most = max(len(results.seeds(model)) for model in results.models)
+    models = [model for model in results.models if len(results.seeds(model)) == most]
+    parts = []
+    for chosen, which in (
+        (models, f", {len(models)} mechanisms with {most} seeds"),
+        ([each for each in models if each not in FAR_BEHIND], f", without {', '.join(FAR_BEHIND)}"),
+    ):
+        halves, seeds = stability(results, chosen)
+        parts.append(
+            f"{fmean(halves):.2f} ({min(halves):.2f} to {max(halves):.2f}) between two halves of the tasks, "
+            f"{fmean(seeds):.2f} ({min(seeds):.2f} to {max(seeds):.2f}) between one seed and the others"
+            f"{which}"
         )
-        for model in models
-        for task in tasks
-    }
-    taus = []
-    for half in combinations(tasks, len(tasks) // 2):
-        other = [task for task in tasks if task not in half]
-        ranks = ([fmean(means[model, task] for task in part) for model in models] for part in (half, other))
-        taus.append(kendalltau(*ranks).statistic)
-    return fmean(taus)
+    return f"Kendall's τ of rankings by the mean score, same: {'; '.join(parts)}."
 
 
 if __name__ == "__main__":

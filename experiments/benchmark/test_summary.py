@@ -1,0 +1,47 @@
+"""Results that others submit, beside the stored ones."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import summary
+
+from attnlab.errors import UserError
+from attnlab.report.benchmark import scores, tables
+from attnlab.report.benchmark.scores import Results
+
+
+def test_submitted_results_become_rows_unless_they_break_a_rule(tmp_path: Path) -> None:
+    stored = scores.read(scores.STORED).complete()
+    settings = "attention=dot attention._target_=mine.Mine"
+    mine = [replace(each, model="mine", overrides=settings) for each in stored if each.model == "dot"]
+    scores.write(Results(mine), tmp_path / "mine.csv")
+    results = summary.with_submissions(stored, tmp_path)
+    ranked = tables.ranking(results).text
+    assert {*ranked.index} == {*stored.models, "mine"}
+    assert ranked.loc["mine"].tolist() == ranked.loc["dot"].tolist()
+    assert "mine" not in summary.costs_table(results)
+    scores.write(Results(each for each in mine if each.seed), tmp_path / "few.csv")
+    with pytest.raises(UserError, match=r"few\.csv: seeds on all test sets: 2, 3 are needed"):
+        summary.with_submissions(stored, tmp_path)
+
+
+def test_stability_of_a_ranking() -> None:
+    """Over tasks, a and b change places; over seeds, c and d do."""
+    values = {
+        ("sort", 0): (9, 8, 2, 1),
+        ("sort", 1): (9, 8, 1, 2),
+        ("scan", 0): (5, 7, 2, 1),
+        ("scan", 1): (5, 7, 1, 2),
+    }
+    (first, *_) = scores.read(scores.STORED)
+    results = Results(
+        replace(first, task=task, split="test", model=model, seed=seed, score=score)
+        for (task, seed), row in values.items()
+        for model, score in zip("abcd", row, strict=True)
+    )
+    halves, seeds = summary.stability(results, [*"abcd"])
+    # Means of sort are 9, 8, 1.5, 1.5 and of scan 5, 7, 1.5, 1.5: of six pairs four agree, one does not
+    assert halves == pytest.approx([3 / 5, 3 / 5])
+    # By seed, 7, 7.5, 2, 1 and 7, 7.5, 1, 2: five of six agree
+    assert seeds == pytest.approx([4 / 6, 4 / 6])
