@@ -165,7 +165,7 @@ def draw(rows: dict[Key, tuple[float, ...]]) -> Figure:
             axes.plot(
                 [*curve], [*curve.values()], style.marker, ls=style.dash, color=style.colour, label=label
             )
-        axes.set(title=corpus, xscale="log", ylim=(0, 50), xticks=(100, 1000, 10000))
+        axes.set(title=corpus, xscale="log", ylim=(0, 55), xticks=(100, 1000, 10000))
         axes.set_xticklabels(["100", "1,000", "10,000"])
         axes.minorticks_off()
     for axes in panels[1]:
