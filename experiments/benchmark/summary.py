@@ -53,12 +53,14 @@ def main(runs: str | None = None, file: str = str(scores.STORED)) -> None:
         scores.write(Results([*before, *scores.from_runs(study)]), Path(file))
         if examples := [example(run) for run in reference_runs(study)]:
             write_predictions(Path(file).with_suffix(".jsonl"), examples, weights="pack")
-    results = with_submissions(scores.read(Path(file)).complete(), HERE / "submissions")
+    results = scores.read(Path(file)).complete()
     print(f"### All tasks\n\n{tables.ranking(results).markdown()}")
     by_task = tables.scores_table(results)
     print(f"### Mean score by task\n\n{by_task.markdown()}")
     print(f"### Built in, and costs\n\n{costs_table(results)}")
     print(f"### Tests\n\n{tests_table(results)}")
+    if text := submitted(results, HERE / "submissions"):
+        print(text)
     if min(len(results.models), len({task for task, _ in results.scores})) > len(FAR_BEHIND):
         print(f"{stability_text(results)}\n")
     if runs is not None:
@@ -66,14 +68,17 @@ def main(runs: str | None = None, file: str = str(scores.STORED)) -> None:
         save(tables.draw(replace(by_task, values=by_task.values.loc[chosen].T)), HERE / "scores.svg")
 
 
-def with_submissions(results: Results, folder: Path) -> Results:
-    """Add the results that others have submitted; raise `UserError` if they break a rule."""
+def submitted(results: Results, folder: Path) -> str:
+    """Return what files that others have submitted say; raise `UserError` if they break a rule."""
+    rows = []
     for file in sorted(folder.glob("*.csv")):
-        submitted = scores.read(file)
-        if broken := scores.violations(submitted, results):
+        theirs = scores.read(file)
+        if broken := scores.violations(theirs, results):
             raise UserError(f"{file}: {'; '.join(broken)}")
-        results = Results([*results, *submitted.only(results.scores)])
-    return results
+        joined = scores.join(theirs, results)
+        for model in theirs.models:
+            rows.append(f"- {' '.join(tables.describe(joined, model, tables.compare(joined, model)))}\n")
+    return "".join(["### Submitted\n\n", *rows]) if rows else ""
 
 
 def reference_runs(study: Study) -> list[RunRecord]:
@@ -101,7 +106,6 @@ def costs_table(results: Results) -> str:
             f"{costs.peak_mb[model, '50']:.0f}",
         ]
         for model in tables.ranking(results).text.index
-        if model in knows  # costs of submitted mechanisms were measured elsewhere
     }
     names = ["built in", "parameters", "time, reverse", "time, 50 tokens", "MB, 50 tokens"]
     table = pd.DataFrame.from_dict(rows, orient="index", columns=names).rename_axis("mechanism")

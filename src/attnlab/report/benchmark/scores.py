@@ -45,6 +45,9 @@ SAME = ("test", "test/same", "test/held_out")
 LEAST_SEEDS = 3
 """Smallest number of seeds of tests over seeds, and of a submitted mechanism."""
 
+CHANGING = ("marathi",)
+"""Tasks whose file is replaced by its publisher: results may lack them."""
+
 SIZE_TOLERANCE = 0.05
 """Largest difference of the number of parameters from that of the reference, as a fraction."""
 
@@ -311,10 +314,12 @@ def violations(ours: Results, stored: Results) -> list[str]:
             lines.append(f"settings beside those of the attention: {' '.join(other)}")
         if (seeds := len(ours.seeds(model))) < LEAST_SEEDS:
             lines.append(f"seeds on all test sets: {seeds}, {LEAST_SEEDS} are needed")
-        if missing := sorted({task for task, _ in reference} - {each.task for each in rows}):
+        if missing := sorted({task for task, _ in reference} - {each.task for each in rows} - {*CHANGING}):
             lines.append(f"missing tasks: {', '.join(missing)}")
         for each in rows:
             first = reference.get(each.cell, each)
+            if each.task in CHANGING and each.data != first.data:
+                continue  # not compared either
             if abs(each.parameters / first.parameters - 1) > SIZE_TOLERANCE:
                 lines.append(
                     f"{each.task}: {each.parameters / first.parameters:.2f} of the parameters of {REFERENCE}"
