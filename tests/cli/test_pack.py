@@ -34,7 +34,10 @@ def test_packed_run_predicts_the_same_and_has_its_scores(
     facts = yaml.safe_load(card.split("```")[1].removeprefix("yaml"))
     assert facts["scores"]["test/exact_match"] == f"{match:.1f} %"
     assert (facts["licence"], facts["citation"]) == ("CC0", "Me | 2026")
-    assert facts["parameters"] == trained.read_result()["parameters"]
+    result = trained.read_result()
+    assert facts["parameters"] == result["parameters"]
+    assert (facts["python"], facts["torch"]) == (result["python"], result["packages"]["torch"])
+    assert facts.get("commit") == result["git_commit"]
 
     assert run_command(["pack", str(trained.directory)]) == 1
     assert f"{name} exists" in capsys.readouterr().err

@@ -89,9 +89,15 @@ def _read(model: RunPath) -> tuple[Path, dict[str, Any], dict[str, Any]]:
         config = checkpoint["attnlab"]["config"]
         complete = {"name", "variant", "seed", "data"} <= config.keys() and checkpoint["state_dict"]
         result = run.read_result() if path == run.best else {}  # other checkpoints have other scores
-        version = result.get("packages", {}).get("attnlab", __version__)
+        packages = result.get("packages", {})
+        trained_with = {
+            "commit": result.get("git_commit"),
+            "python": result.get("python"),
+            "torch": packages.get("torch"),
+        }
         card = {
-            "attnlab": version,
+            "attnlab": packages.get("attnlab", __version__),
+            **{name: value for name, value in trained_with.items() if value is not None},
             "scores": result.get("metrics", {}),
             **checkpoint["attnlab"].get(CARD, {}),
         }
