@@ -122,14 +122,14 @@ def add_rows(runs: Path, rows: dict[Key, tuple[float, ...]]) -> None:
             written = sorted(runs.glob(f"*/{corpus}-{tokens}{variant}-seed0-*/predictions"))
             if written and (corpus, tokens, model) not in rows:
                 outputs[model] = decode(written[0].parent, words, train)
-                outputs[f"{model}{LIST}"] = decode(written[0].parent, words, train, *prefer(listed))
+                outputs[f"{model}{LIST}"] = decode(written[0].parent, words, train, *list_settings(listed))
         for model, row in outputs.items():
             output_of = dict(zip(words, row, strict=True))
             found: list[Output] = [(word, norm, output_of[word]) for word, norm in dev]
             rows[corpus, tokens, model] = (*(round(rate, 2) for rate in rates_apart(found, table)),)
 
 
-def prefer(listed: Path) -> list[str]:
+def list_settings(listed: Path) -> list[str]:
     """Return the settings of a search that prefers listed words."""
     settings = {"path": listed, "bonus": BONUS}
     preference = [f"reranking.prefers.{key}={value}" for key, value in settings.items()]

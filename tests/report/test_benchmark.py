@@ -27,7 +27,7 @@ from attnlab.report.benchmark.scores import (
     download,
     join,
     read,
-    same_machine,
+    same_conditions,
     violations,
     write,
 )
@@ -250,16 +250,18 @@ def test_a_run_trained_again_differs_if_other_inputs_are_right_or_outputs_differ
     assert differences(first, again) == ["different cpu: a, CPU, again: another"]
     assert differences(first, replace(again, cpu=run.cpu)) == ["test: different inputs are right"]
     assert differences(first, replace(run, outputs="x")) == [f"different outputs: {run.outputs}, again: x"]
-    old = Results([replace(run, outputs="")])  # of version 0.1.0, without the digest
+    old = Results([replace(run, outputs="", code="")])  # stored without digests
     assert differences(old, run) == []
-    assert same_machine(first, run)
-    assert not same_machine(first, elsewhere)
+    assert differences(old, again) == ["different cpu: a, CPU, again: another"]
+    assert same_conditions(first, run)
+    assert not same_conditions(first, elsewhere)
 
 
 def test_broken_rules_are_named() -> None:
     stored = Results(two_tasks())
+    own = "attention=dot +attention.reach=2 attention@attention.score=dot paths.output=here"
     mine = [
-        replace(each, model="mine", seed=each.seed + shift, overrides="attention=dot +attention.reach=2")
+        replace(each, model="mine", seed=each.seed + shift, overrides=own)
         for each in two_tasks()
         if each.model == "dot" and each.seed < 2
         for shift in (0, 2)
@@ -292,11 +294,13 @@ def test_broken_rules_are_named() -> None:
 def test_with_three_seeds_the_mean_score_is_tested_over_seeds() -> None:
     rows = (("0001", "0011", "0111"), ("0011", "1111", "1111"))
     results = Results(
-        score("sort", model, seed, right)
-        for model, rights in zip(("additive", "dot"), rows, strict=True)
-        for seed, right in enumerate(rights)
+        score("sort", model, seed, right, split)
+        for model, longer, rights in zip(("additive", "dot"), ("100", "111"), rows, strict=True)
+        for seed, same in enumerate(rights)
+        for split, right in (("test/same", same), ("test/longer", longer))
     )
     assert seed_differences(results, "dot", shifted=False) == [25, 50, 25]
+    assert seed_differences(results, "dot", shifted=True) == pytest.approx([200 / 3] * 3)
     # Mean 33.3, standard error 25 / 3: t = 4 with two degrees of freedom; 4.303 standard errors are 35.9
     assert describe(results, "dot", [])[1] == (
         "Over seeds 0, 1, 2, its mean score on inputs like those of training differs by +33.3 points "

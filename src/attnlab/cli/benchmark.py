@@ -82,8 +82,9 @@ def main(options: argparse.Namespace) -> int:
         config = compose_run(options.overrides)
     name = options.name or str(config.attention._target_).rpartition(".")[2]
     stored = scores.read(scores.STORED)
+    settings = _models()
     for model in dict.fromkeys(each.model for each in stored):
-        if model == name or _models()[model] == options.overrides:
+        if model == name or settings[model] == options.overrides:
             raise UsageError(f"{model} is a mechanism of the stored results: change it, or its --name")
     tasks = [*QUICK] if options.quick else _available(options.corpora)  # the quick ones need no file
     study = f"benchmark_{name}_{short_hash(sorted(options.overrides))}"
@@ -247,8 +248,8 @@ def _check(words: Sequence[str], corpora: Path) -> int:
         code = _train([f"paths.output={folder}", *job], corpora)
         again = scores.from_runs(collect([Path(folder)]), words[1:], run.model)
     differences = [line for each in again for line in scores.differences(results, each)]
-    here = all(scores.same_machine(results, each) for each in again)
-    verdict = "PASS" if not differences else "FAIL" if here else "OTHER"
+    same = all(scores.same_conditions(results, each) for each in again)
+    verdict = "PASS" if not differences else "FAIL" if same else "OTHER"
     print_line(f"{verdict}  {' '.join(job)}")
     for line in differences:
         print_line(line)

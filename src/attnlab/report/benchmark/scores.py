@@ -51,8 +51,11 @@ CHANGING = ("marathi",)
 SIZE_TOLERANCE = 0.05
 """Largest difference of the number of parameters from that of the reference, as a fraction."""
 
-MACHINE = ("commit", "cpu", "versions")
-"""What bits depend on beside the settings."""
+CONDITIONS = ("commit", "cpu", "versions")
+"""Runs with equal settings have equal outputs if these are equal too."""
+
+ALLOWED = re.compile(r"[+~]*(attention[.=@]|paths\.|logger[.=]|hydra[./])")
+"""Settings that the rules leave to a mechanism: its own, and where results are written."""
 
 PACKAGES = ("python", "torch", "attnlab")
 """Their versions are recorded."""
@@ -290,15 +293,15 @@ def differences(results: Results, again: Score) -> list[str]:
         return []
     return [
         f"different {name}: {getattr(first, name)}, again: {getattr(again, name)}"
-        for name in ("score", "data", "code", *MACHINE, "outputs")
-        if getattr(first, name) != getattr(again, name)
+        for name in ("score", "data", "code", *CONDITIONS, "outputs")
+        if getattr(first, name) not in ("", getattr(again, name))
     ] or [f"{again.split}: different inputs are right"]
 
 
-def same_machine(results: Results, again: Score) -> bool:
-    """Return whether a run was trained again with the same code and versions on the same processor."""
+def same_conditions(results: Results, again: Score) -> bool:
+    """Return whether a run was trained again with the same commit and versions on the same processor."""
     first = results.scores[again.cell][again.model][again.seed]
-    return all(getattr(first, name) == getattr(again, name) for name in MACHINE)
+    return all(getattr(first, name) == getattr(again, name) for name in CONDITIONS)
 
 
 def violations(ours: Results, stored: Results) -> list[str]:
@@ -310,7 +313,7 @@ def violations(ours: Results, stored: Results) -> list[str]:
     for model in dict.fromkeys(each.model for each in ours):
         rows = [each for each in ours if each.model == model]
         words = {word for each in rows for word in each.overrides.split()}
-        if other := sorted(word for word in words if not re.match(r"[+~]*attention[.=]", word)):
+        if other := sorted(word for word in words if not ALLOWED.match(word)):
             lines.append(f"settings beside those of the attention: {' '.join(other)}")
         if (seeds := len(ours.seeds(model))) < LEAST_SEEDS:
             lines.append(f"seeds on all test sets: {seeds}, {LEAST_SEEDS} are needed")
