@@ -273,6 +273,17 @@ def test_page_translates_while_typing(models: list[ServedModel], tmp_path: Path)
         assert own[0] == own[1] == models[0].model.translate("3 4 5")[0].hypothesis
         tokens = models[0].model.translate("3 4 5")[0].hypothesis.split()
         assert page.each(".card:first-child .map .rows span", "e.textContent")[: len(tokens)] == tokens
+        assert page.each(".others", "e.textContent") == ["", ""]  # the beam is 1
+        page.run("document.querySelector('#beam').value = 2")
+        page.run("document.querySelector('#form').dispatchEvent(new Event('input'))")
+        best, second = models[0].model.translate("3 4 5", nbest=2, beam_size=2)
+        shares = [f"p = {each.p:#.3g}, {100 * each.p_beam:.0f} % of the beam" for each in (best, second)]
+        wait(page, "document.querySelector('.others').textContent !== ''")
+        assert page.each(".others", "e.textContent")[0] == f"{second.hypothesis} ({shares[1]}) "
+        assert page.each(".card header small", "e.textContent")[0].endswith(f" · {shares[0]}")
+        page.run("document.querySelector('#beam').value = 1")
+        page.run("document.querySelector('#form').dispatchEvent(new Event('input'))")
+        wait(page, "document.querySelector('.others').textContent === ''")
         page.point_at(".map .rows span")
         assert page.each(".readout", "e.textContent")[0].startswith(f"{tokens[0]} ← ")
         assert page.run("document.querySelector('.save button').click()") is None

@@ -6,6 +6,7 @@
 (() => {
   const DELAY_MS = 150; // pause in typing after which a request is sent
   const CELL = 26; // width and height of a cell of a saved map in pixels
+  const SHOWN = 3; // hypotheses that are shown, if the beam has as many
   const LETTER = 8; // approximate width of a letter of a label in pixels
   const NAMES = { weights: "attention weights", gradient: "gradients", integrated_gradients: "integrated gradients", erasure: "erasure" };
   const [form, source, features, beam, intervention, map, models, status, cards] = [
@@ -32,6 +33,8 @@
     card.facts = element("small");
     card.output = element("p", { className: "output" });
     card.output.dir = "auto";
+    card.others = element("p", { className: "others" });
+    card.others.dir = "auto";
     card.error = element("p", { className: "error", role: "alert" });
     card.prefix = element("input", { type: "text", autocomplete: "off", spellcheck: false, dir: "auto" });
     card.prefix.addEventListener("input", () => schedule(card));
@@ -50,7 +53,7 @@
       }));
     card.article = element("article", { className: "card" },
       element("header", {}, element("h2", { textContent: model.name }), card.facts),
-      card.output, card.error,
+      card.output, card.others, card.error,
       element("div", { className: "start" },
         element("label", {}, "The output starts with", card.prefix), edit),
       card.frame, card.readout, card.save);
@@ -69,22 +72,22 @@
     const text = typed && card.model.reads_features && !typed.includes("\t") ? `${typed}\t${features.value}` : typed;
     card.article.hidden = !isSelected(card);
     if (!text || card.article.hidden) {
-      show(card, null);
+      show(card, []);
       return;
     }
     card.controller = new AbortController();
     card.article.classList.add("busy");
     const request = {
       sentences: [text], models: [card.model.name], prefixes: [card.prefix.value],
-      beam_size: beam.valueAsNumber || null, intervention: intervention.value || null,
+      beam_size: beam.valueAsNumber || null, nbest: map.value === "weights" ? Math.min(beam.valueAsNumber || 1, SHOWN) : 1, intervention: intervention.value || null,
       map: map.value,
     };
     try {
       const answer = await call("api/translate", request, card.controller.signal);
-      show(card, answer.results[0].predictions[0][0] ?? null);
+      show(card, answer.results[0].predictions[0]);
     } catch (error) {
       if (error.name === "AbortError") return; // a newer request replaced this one
-      show(card, null, error.message);
+      show(card, [], error.message);
     }
   }
 
@@ -92,17 +95,23 @@
     return models.querySelector(`input[value="${CSS.escape(card.model.name)}"]`).checked;
   }
 
-  function show(card, prediction, error = "") {
+  /** Show the best hypothesis with its map, and the others with their probabilities. */
+  function show(card, [prediction = null, ...others], error = "") {
     card.prediction = prediction;
     card.error.textContent = error;
     card.article.classList.remove("busy");
     card.output.textContent = prediction?.text ?? "";
-    card.facts.textContent = [card.model.mechanism, prediction && `p = ${prediction.p.toPrecision(3)}`].filter(Boolean).join(" · ");
+    card.facts.textContent = [card.model.mechanism, prediction && probability(prediction)].filter(Boolean).join(" · ");
+    card.others.replaceChildren(...others.flatMap((other) => [element("bdi", { textContent: other.text }), ` (${probability(other)}) `]));
     const hasMap = prediction !== null && prediction.attention !== null;
     const empty = prediction === null ? "" : "This mechanism has no attention weights.";
     card.frame.replaceChildren(hasMap ? draw(card) : empty);
     card.readout.replaceChildren();
     card.readout.hidden = card.save.hidden = !hasMap;
+  }
+
+  function probability({ p, p_beam: share }) {
+    return `p = ${p.toPrecision(3)}${share === null ? "" : `, ${(100 * share).toFixed(0)} % of the beam`}`;
   }
 
   // Maps
@@ -180,7 +189,7 @@
       const card = makeCard(model);
       shown.set(model.name, card);
       cards.append(card.article);
-      show(card, null);
+      show(card, []);
     }
     beam.value = descriptions[0].beam_size;
     models.hidden = descriptions.length < 2;
