@@ -1,6 +1,7 @@
 """Confusions, wrong outputs, groups and calibration, worked out by hand."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -42,7 +43,10 @@ OUTPUTS = [
 
 
 def test_edits_name_the_source_token_that_the_output_attended_to() -> None:
-    assert edits_of(ALIGNED) == [Edit("b", "x", "t"), Edit("d", "")]
+    # Of the missing d: s is between r, to which c attends, and t, to which <eos> attends
+    assert edits_of(ALIGNED) == [Edit("b", "x", "t"), Edit("d", "", "s")]
+    shorter = replace(ALIGNED, hypothesis="x c", tokens=ALIGNED.tokens[1:], weights=WEIGHTS[1:])
+    assert edits_of(shorter) == [Edit("a", "", "r s"), Edit("b", "x", "t"), Edit("d", "", "s")]
     assert edits_of(OUTPUTS[3]) == [Edit("", "y")]
     edits = edits_of(OUTPUTS[3], list)
     assert edits == [Edit("", "y"), Edit("", " ")]
@@ -53,8 +57,8 @@ def test_tables_of_errors() -> None:
     lengths = [["3"], ["2"], ["1"], ["2"], ["10"]]
     errors = find_errors(OUTPUTS, groups={"length": lengths, "feature": [["N", "N"], ["N"], [], ["V"], []]})
     confusions = errors.confusions.values.tolist()
-    assert confusions[0] == ["b", "x", 2, "t", "rst | w"]
-    assert sorted(confusions[1:]) == [["", "y", 1, "", "zz"], ["d", "", 1, "", "rst"]]
+    assert confusions[0] == ["b", "x", 2, "t 1", "rst | w"]
+    assert sorted(confusions[1:]) == [["", "y", 1, "", "zz"], ["d", "", 1, "s 1", "rst"]]
     assert errors.wrong.values.tolist() == [
         ["rst", "a b c d", "a x c", 0.9, "b > x, d > ∅"],
         ["w", "b", "x", 0.3, "b > x"],

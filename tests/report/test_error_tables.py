@@ -4,12 +4,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from attnlab.files.predictions import Prediction, write_predictions
 from attnlab.files.run_directory import Run
+from attnlab.metrics.errors import Errors
 from attnlab.report.collect import collect
-from attnlab.report.errors import error_tables, errors_of_words
+from attnlab.report.errors import error_tables, errors_of_words, write_errors
 from attnlab.report.explorer import gather_sentences
 from run_files import with_result, write_run
 
@@ -44,7 +46,7 @@ def test_errors_of_all_seeds_of_a_variant_with_aligned_source_tokens(tmp_path: P
     study = collect([tmp_path])
     confusions, wrong, groups = error_tables(errors_of_words(study))
     assert confusions.text.reset_index().values.tolist() == [
-        ["dot", "p", "x", "b", "ab ⟨N⟩ ⟨PL⟩", "2"],
+        ["dot", "p", "x", "b 2", "ab ⟨N⟩ ⟨PL⟩", "2"],
         ["dot", "s", "∅", "", "cd ⟨N⟩", "1"],
         ["dot", "∅", "u", "", "e ⟨V⟩", "1"],
     ]
@@ -59,6 +61,14 @@ def test_errors_of_all_seeds_of_a_variant_with_aligned_source_tokens(tmp_path: P
         ["right", "feature", "N", "2", "1.000"],
         ["right", "feature", "V", "1", "1.000"],
         ["right", "feature", "PL", "1", "1.000"],
+    ]
+    write_errors(errors_of_words(study), tmp_path / "errors")
+    assert {path.stem for path in (tmp_path / "errors").iterdir()} == {*Errors._fields}
+    written = pd.read_csv(tmp_path / "errors" / "confusions.csv", keep_default_na=False)
+    assert written[["variant", "expected", "output", "count"]].values.tolist() == [
+        ["dot", "p", "x", 2],
+        ["dot", "s", "", 1],
+        ["dot", "", "u", 1],
     ]
     assert "errors-confusions" in {table.name for table in (confusions, wrong, groups)}
     (sentence,) = gather_sentences(study)[1]

@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     from attnlab.report.collect import collect
     from attnlab.report.comparison import compare
-    from attnlab.report.errors import error_tables, errors_of_words
+    from attnlab.report.errors import error_tables, errors_of_words, write_errors
     from attnlab.report.figures import draw_figures, styles_of, write_figures
     from attnlab.report.page import write_page
     from attnlab.report.tables import build_tables, write_tables
@@ -103,7 +103,9 @@ def main(options: argparse.Namespace) -> int:
     )
     dashboards = _publish(study, comparisons, options.entity) if options.wandb else []
     with Console(stderr=True).status("drawing figures"):
-        tables, errors = build_tables(study, comparisons), error_tables(errors_of_words(study))
+        words = errors_of_words(study)
+        tables, errors = build_tables(study, comparisons), error_tables(words)
+        write_errors(words, folder / "errors")
         write_tables([*tables, *errors], study, folder, _columns(tables, options.columns))
         styles = styles_of(study)
         figures = draw_figures(study, styles)

@@ -26,7 +26,9 @@ class Edit(NamedTuple):
 
     expected: str  # token of the reference; "" if the output has an additional token
     output: str  # token of the output; "" if one is missing
-    aligned: str = ""  # source token with the largest attention weight of the output token; "" if unknown
+    # Source token with the largest attention weight of the output token; of a missing token the source tokens
+    # between those of its neighbours; "" if unknown
+    aligned: str = ""
 
     def __str__(self) -> str:
         return f"{VISIBLE.get(self.expected, self.expected)} > {VISIBLE.get(self.output, self.output)}"
@@ -36,7 +38,8 @@ class Errors(NamedTuple):
     """Errors of the outputs of a split, as data frames."""
 
     confusions: pd.DataFrame
-    """Most frequent first: `expected`, `output`, `count`, `aligned` source tokens and `examples` of sources.
+    """Most frequent first: `expected`, `output`, `count`, `aligned` source tokens with their counts, and
+    `examples` of sources.
     `expected` is empty for an additional token, and `output` for a missing one."""
     wrong: pd.DataFrame
     """Wrong outputs, the most confident first: `source`, `reference`, `output`, `confidence`, `edits`."""
@@ -114,23 +117,35 @@ def find_errors(
 def edits_of(prediction: Prediction, tokenize: Callable[[str], list[str]] = str.split) -> list[Edit]:
     """Return the edits that make the output equal to its nearest reference, from left to right."""
     output, reference = tokenize(prediction.hypothesis), tokenize(_nearest(prediction, tokenize))
-    aligned = [""] * len(output)
+    columns: list[int] = []
     weights = prediction.weights  # [T, S], with a row of "<eos>"
     if weights is not None and len(weights) == len(output) + 1 and weights.any():
-        aligned = [prediction.source_tokens[int(column)] for column in weights[:-1].argmax(axis=1)]
-    return [
-        Edit(reference[op.dest_pos], "")
-        if op.tag == "insert"
-        else Edit(
-            "" if op.tag == "delete" else reference[op.dest_pos], output[op.src_pos], aligned[op.src_pos]
+        columns = [-1, *map(int, weights.argmax(axis=1))]  # of the token before each
+    edits = []
+    for op in Levenshtein.editops(output, reference):
+        place = slice(0)
+        if columns and op.tag == "insert":
+            place = slice(columns[op.src_pos] + 1, columns[op.src_pos + 1])
+        elif columns:
+            place = slice(columns[op.src_pos + 1], columns[op.src_pos + 1] + 1)
+        edits.append(
+            Edit(
+                "" if op.tag == "delete" else reference[op.dest_pos],
+                "" if op.tag == "insert" else output[op.src_pos],
+                " ".join(prediction.source_tokens[place]),
+            )
         )
-        for op in Levenshtein.editops(output, reference)
-    ]
+    return edits
 
 
 def _nearest(prediction: Prediction, tokenize: Callable[[str], list[str]]) -> str:
     references = references_of(prediction)
     return references[edit_distance.edits(prediction.hypothesis, references, tokenize).position]
+
+
+def _counted(aligned: "pd.Series[str]") -> str:
+    counts = aligned[aligned != ""].replace(VISIBLE).value_counts()
+    return ", ".join(f"{token} {count}" for token, count in counts.items())
 
 
 def _confusions(predictions: Sequence[Prediction], edits: Sequence[Sequence[Edit]]) -> pd.DataFrame:
@@ -139,7 +154,7 @@ def _confusions(predictions: Sequence[Prediction], edits: Sequence[Sequence[Edit
     found = pd.DataFrame(rows, columns=columns).groupby(["expected", "output"], sort=False)
     table = found.agg(
         count=("source", "size"),
-        aligned=("aligned", lambda all_: " ".join(all_[all_ != ""].replace(VISIBLE).value_counts().index)),
+        aligned=("aligned", _counted),
         examples=("source", lambda sources: " | ".join(sources.unique()[:EXAMPLES])),
     )
     return table.sort_values("count", ascending=False, kind="stable").reset_index()

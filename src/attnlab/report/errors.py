@@ -1,10 +1,12 @@
 """Tables of the errors of words, of a report and of `attnlab evaluate`."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 import pandas as pd
 
 from attnlab.files.predictions import Prediction
+from attnlab.files.writing import write_atomically
 from attnlab.metrics import registry
 from attnlab.metrics.errors import VISIBLE, Errors, find_errors
 from attnlab.report.explorer import kept_attention, target_split
@@ -23,7 +25,8 @@ COLUMNS = {
 
 NOTES = {
     "confusions": "Outputs of all seeds together. ∅: a missing or an additional token; aligned: source "
-    "tokens with the largest attention weight of the output token, where weights are stored.",
+    "tokens with the largest attention weight of the output token, or between those of the neighbours of a "
+    "missing one, where weights are stored. errors/*.csv have all rows.",
     "groups": "A known source is that of a training pair.",
 }
 
@@ -50,6 +53,15 @@ def errors_of_words(study: Study) -> dict[str, Errors]:
 
 def _key(output: Prediction) -> tuple[int, str, str]:
     return output.index, output.source, output.hypothesis
+
+
+def write_errors(errors: Mapping[str, Errors], folder: Path) -> None:
+    """Write a CSV file for each table of `Errors`, with the rows of all variants."""
+    for name in Errors._fields if errors else ():
+        table = pd.concat(
+            {variant: getattr(each, name) for variant, each in errors.items()}, names=["variant"]
+        )
+        write_atomically(folder / f"{name}.csv", table.reset_index("variant").to_csv(index=False))
 
 
 def error_tables(errors: Mapping[str, Errors]) -> list[Table]:

@@ -6,7 +6,8 @@ Files::
     tables/scores.csv|md|tex         final scores by variant
     tables/costs.csv|md|tex          training cost by variant
     tables/comparisons.csv|md|tex    statistical comparison of variants
-    tables/errors-*.csv|md|tex       errors of words, see `attnlab.report.errors`
+    tables/errors-*.csv|md|tex       most frequent errors of words, see `attnlab.report.errors`
+    errors/*.csv                     all errors of words, see `attnlab.metrics.errors.Errors`
 """
 
 import re
