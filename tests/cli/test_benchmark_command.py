@@ -34,7 +34,9 @@ def test_a_mechanism_is_compared_with_stored_results_and_checked(tmp_path: Path)
     assert "Mine (reverse)" in page
     assert page.count("<table") == 3
     assert "a horse took the ball" in page  # the explorer
-    assert r"\toprule" in file.with_suffix(".tex").read_text()
+    latex = file.with_suffix(".tex").read_text()
+    assert latex.count(r"\toprule") == 2
+    assert "test set & Mine & additive & none" in latex
 
     assert all(each.code and each.outputs for each in ours)
 

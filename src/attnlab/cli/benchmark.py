@@ -185,7 +185,8 @@ def _report(
         tables=[page.table_section(table) for table in (*shown, knowledge)],
         sentences=page.explorer(sentences, [name, scores.REFERENCE]),
     )
-    write_atomically(stem.with_suffix(".tex"), "\n".join(table.latex() for table in shown))
+    narrow = tables.by_test_set(shown[1], [name, scores.REFERENCE, "none"])
+    write_atomically(stem.with_suffix(".tex"), f"{shown[0].latex()}\n{narrow.latex()}")
     for table in shown:
         print_table(table.terminal(name))
     for line in (*lines, *(f"wrote {stem}{suffix}" for suffix in (".html", ".tex", ".csv", ".npz"))):

@@ -137,6 +137,12 @@ def scores_table(results: Results) -> Table:
     )
 
 
+def by_test_set(table: Table, models: Sequence[str]) -> Table:
+    """Return the table of scores with a row for each test set, for some models, which fits on a page."""
+    text, values = (frame.loc[[*models]].T.rename_axis("test set") for frame in (table.text, table.values))
+    return replace(table, text=text, values=values, signs={})
+
+
 def knowledge_table(results: Results, built_in: Mapping[str, str]) -> Table:
     """Return a table of what the models know without training, and of their sizes."""
     models = [*ranking(results).text.index]
