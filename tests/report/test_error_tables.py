@@ -11,8 +11,9 @@ from attnlab.files.predictions import Prediction, write_predictions
 from attnlab.files.run_directory import Run
 from attnlab.metrics.errors import Errors
 from attnlab.report.collect import collect
-from attnlab.report.errors import error_tables, errors_of_words, write_errors
+from attnlab.report.errors import error_figures, error_tables, errors_of_words, write_errors
 from attnlab.report.explorer import gather_sentences
+from attnlab.report.figures import styles_of
 from run_files import with_result, write_run
 
 CHARACTERS = {"_target_": "attnlab.data.tokenization.train.characters"}
@@ -70,6 +71,15 @@ def test_errors_of_all_seeds_of_a_variant_with_aligned_source_tokens(tmp_path: P
         ["dot", "s", "", 1],
         ["dot", "", "u", 1],
     ]
+    edits, shares = error_figures(errors_of_words(study), styles_of(study))
+    assert [text.get_text() for text in edits.figure.axes[0].get_yticklabels()] == ["p > x", "s > ∅", "∅ > u"]
+    assert [*edits.figure.axes[0].lines[0].get_xdata()] == [2, 1, 1]
+    assert [text.get_text() for text in shares.figure.axes[0].get_yticklabels()] == [
+        *("feature N", "feature PL", "feature V", "source unknown", "source known"),
+    ]
+    dot, right = ([*line.get_xdata()] for line in shares.figure.axes[0].lines)
+    np.testing.assert_array_equal(dot, [25, 0, 50, 0, 100])
+    np.testing.assert_array_equal(right, [100, 100, 100, np.nan, np.nan])
     assert "errors-confusions" in {table.name for table in (confusions, wrong, groups)}
     (sentence,) = gather_sentences(study)[1]
     assert sentence.confusions == ["p > x"]

@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     from attnlab.report.collect import collect
     from attnlab.report.comparison import compare
-    from attnlab.report.errors import error_tables, errors_of_words, write_errors
+    from attnlab.report.errors import error_figures, error_tables, errors_of_words, write_errors
     from attnlab.report.figures import draw_figures, styles_of, write_figures
     from attnlab.report.page import write_page
     from attnlab.report.tables import build_tables, write_tables
@@ -108,7 +108,7 @@ def main(options: argparse.Namespace) -> int:
         write_errors(words, folder / "errors")
         write_tables([*tables, *errors], study, folder, _columns(tables, options.columns))
         styles = styles_of(study)
-        figures = draw_figures(study, styles)
+        figures = [*draw_figures(study, styles), *error_figures(words, styles)]
         write_page(study, comparisons, tables, figures, output, dashboards, errors)
         write_figures(figures, styles, folder / "figures")
     _print(study, tables, comparisons)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+import matplotlib as mpl
 import pandas as pd
 
 from attnlab.files.predictions import Prediction
@@ -10,8 +11,12 @@ from attnlab.files.writing import write_atomically
 from attnlab.metrics import registry
 from attnlab.metrics.errors import VISIBLE, Errors, find_errors
 from attnlab.report.explorer import kept_attention, target_split
+from attnlab.report.figures import MAX_NAME, ROW_HEIGHT, StudyFigure, Styles, new_figure
+from attnlab.report.files import fix_layout
 from attnlab.report.study import Study
+from attnlab.report.style import STYLE_SHEET
 from attnlab.report.tables import MISSING, Table
+from attnlab.report.text import truncate
 
 SHOWN = 10
 """Rows of a variant in the tables of confusions and of wrong outputs."""
@@ -95,3 +100,37 @@ def error_tables(errors: Mapping[str, Errors]) -> list[Table]:
         notes = [NOTES[name]] if name in NOTES else []
         tables.append(Table(f"errors-{name}", title, text, values.astype(object), notes))
     return tables
+
+
+def error_figures(errors: Mapping[str, Errors], styles: Styles) -> list[StudyFigure]:
+    """Draw the most frequent confusions of the variants, and the accuracy of the most frequent groups."""
+    confusions, groups, sizes = {}, {}, {}
+    for variant, each in errors.items():
+        edits = each.confusions.replace({"expected": VISIBLE, "output": VISIBLE})
+        confusions[variant] = edits.set_index(edits["expected"] + " > " + edits["output"])["count"]
+        found = each.groups[each.groups["kind"] != "length"]
+        found = found.set_index(found["kind"] + " " + found["value"])
+        groups[variant], sizes[variant] = 100 * found["accuracy"], found["inputs"]
+    drawn = []
+    for name, label, values, order in (
+        ("confusions", "outputs, of all seeds together", confusions, confusions),
+        ("groups", "right outputs, in %", groups, sizes),
+    ):
+        rows = pd.DataFrame(order).sum(axis=1).nlargest(SHOWN).index
+        if rows.empty:
+            continue
+        with mpl.rc_context(fname=STYLE_SHEET):
+            figure, axes = new_figure(height=0.75 + ROW_HEIGHT * len(rows))
+            for variant, column in pd.DataFrame(values).reindex(rows).items():
+                style = styles[str(variant)]
+                axes.plot(column, range(len(rows)), style.marker, color=style.colour, clip_on=False)
+            axes.set_yticks(range(len(rows)), labels=[truncate(row, MAX_NAME) for row in rows])
+            axes.set_ylim(len(rows) - 0.4, -0.6)
+            axes.set_xlim(left=0)
+            axes.set_xlabel(label)
+            fix_layout(figure)
+        title, _ = COLUMNS[name]
+        drawn.append(
+            StudyFigure(f"errors-{name}", title, f"The {len(rows)} most frequent.", figure, [*values])
+        )
+    return drawn

@@ -97,7 +97,7 @@ def _final_scores(study: Study, groups: Groups, styles: Styles) -> Iterator[Stud
     """Draw one row per variant with its seeds, their mean and its interval."""
     for metric in map(registry.metric, study.metrics):
         low, high = (metric.scale * end for end in metric.bounds)
-        figure, axes = _new_figure(height=0.75 + ROW_HEIGHT * len(groups))
+        figure, axes = new_figure(height=0.75 + ROW_HEIGHT * len(groups))
         for row, (variant, runs) in enumerate(groups.items()):
             if not (scores := _scores(runs, metric)):
                 continue
@@ -134,7 +134,7 @@ def _scores_by_data(study: Study, styles: Styles) -> Iterator[StudyFigure]:
     shifts = [0.0] * len(study.models) if in_order else np.linspace(-0.15, 0.15, len(study.models)).tolist()
     groups = study.by_variant()
     for metric in map(registry.metric, study.metrics if names else ()):
-        figure, axes = _new_figure()
+        figure, axes = new_figure()
         for (model, variants), shift in zip(study.models.items(), shifts, strict=True):
             scores = [_scores(groups.get(variants.get(name, ""), []), metric) for name in names]
             points = [(x + shift, fmean(each), each) for x, each in enumerate(scores) if each]
@@ -199,7 +199,7 @@ def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[
     }
     if max(map(len, bands.values())) < 2:
         return
-    figure, axes = _new_figure()
+    figure, axes = new_figure()
     _draw_bands(axes, bands, styles, scale=metric.scale, mark_all=True)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     noun = noun_of(sources)
@@ -221,7 +221,7 @@ def _training_curves(study: Study, groups: Groups, styles: Styles) -> Iterator[S
             for variant, runs in groups.items()
         }
         if not all(band.empty for band in bands.values()):
-            figure, axes = _new_figure()
+            figure, axes = new_figure()
             metric = registry.metric(name)
             _draw_bands(axes, bands, styles, scale=metric.scale)
             axes.set_xlabel("step")
@@ -280,7 +280,7 @@ def _bin_scores(run: RunRecord, metric: Metric, length: Callable[[str], int]) ->
     }
 
 
-def _new_figure(height: float = SIZE[1]) -> tuple[Figure, Axes]:
+def new_figure(height: float = SIZE[1]) -> tuple[Figure, Axes]:
     """Create a figure with one pair of axes; the height is in inches."""
     figure = Figure(figsize=(SIZE[0], height), layout="constrained")
     return figure, figure.add_subplot()
