@@ -36,12 +36,12 @@ MAIN = (
 """Mechanisms of the main tests, which are a family of their own."""
 COSTS = (
     "Built in: what a mechanism knows of alignments without training, as its option says. Time: of a "
-    "training step, as a multiple of that of additive in the same round, median of 7. MB: of a batch, beside "
-    "weights and optimizer. costs.csv has the lowest and highest times."
+    "training step, as a multiple of that of additive in the same round, median of 7 [lowest, highest]. "
+    "MB: of a batch, beside weights and optimizer."
 )
 
 
-FAR_BEHIND = ("monotonic", "none", "none_matched")
+FAR_BEHIND = ("monotonic", "mocha", "milk", "none", "none_matched")
 """Mechanisms whose scores are far below the others, so that rankings agree on them."""
 
 
@@ -102,7 +102,10 @@ def costs_table(results: Results) -> str:
         model: [
             knows[model],
             f"{sizes[model]:,}",
-            *(f"{costs.times_additive[model, lengths]:.2f}" for lengths in ("task", "50")),
+            *(
+                "{times_additive:.2f} [{lowest:.2f}, {highest:.2f}]".format(**costs.loc[model, lengths])
+                for lengths in ("task", "50")
+            ),
             f"{costs.peak_mb[model, '50']:.0f}",
         ]
         for model in tables.ranking(results).text.index

@@ -2,10 +2,9 @@
 
 python tuned.py rates RUNS     write rates.csv from runs with every rate, and print the sweeps still to be run
 python tuned.py scores RUNS    write tuned.csv and tuned.npz from the runs of these sweeps
-python tuned.py                print the tables of this folder's README
 
-The best rate has the best primary metric on the development set; of equal ones it is the lowest. A mechanism
-whose best rate is that of the track "as is" has the stored scores of that track.
+summary.py prints the tables. The best rate has the best primary metric on the development set; of equal ones
+it is the lowest. Where that is the rate of the track "as is", the scores are those of that track.
 """
 
 import sys
@@ -158,17 +157,21 @@ def _cell(rate: float, before: dict[int, Score], after: dict[int, Score]) -> str
     return f"{new:.1f} ({new - old:+.1f}){arrow}"
 
 
-def main(what: str = "tables", runs: str = "") -> None:
-    """Write one of the files, or print the tables."""
+def tables() -> str:
+    """Return the tables of the stored results of both tracks."""
+    rates = best_rates(pd.read_csv(RATES))
+    return section(rates, *tracks(rates, scores.read(scores.STORED), scores.read(TUNED)))
+
+
+def main(what: str, runs: str) -> None:
+    """Write one of the files."""
+    study = collect([Path(runs)])
     if what == "rates":
-        table = rate_scores(collect([Path(runs)]))
+        table = rate_scores(study)
         table.to_csv(RATES, index=False)
         print(*overrides(best_rates(table)), sep="\n")
-    elif what == "scores":
-        scores.write(tuned_results(collect([Path(runs)])), TUNED)
     else:
-        rates = best_rates(pd.read_csv(RATES))
-        print(section(rates, *tracks(rates, scores.read(scores.STORED), scores.read(TUNED))))
+        scores.write(tuned_results(study), TUNED)
 
 
 if __name__ == "__main__":
