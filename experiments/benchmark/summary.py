@@ -11,6 +11,7 @@ from pathlib import Path
 from statistics import fmean
 
 import pandas as pd
+import tuned
 from scipy.stats import kendalltau
 
 import attnlab
@@ -59,6 +60,7 @@ def main(runs: str | None = None, file: str = str(scores.STORED)) -> None:
     print(f"### Mean score by task\n\n{by_task.markdown()}")
     print(f"### Built in, and costs\n\n{costs_table(results)}")
     print(f"### Tests\n\n{tests_table(results)}")
+    print(tuned.tables())
     if text := submitted(results, HERE / "submissions"):
         print(text)
     if min(len(results.models), len({task for task, _ in results.scores})) > len(FAR_BEHIND):
