@@ -98,3 +98,13 @@ def test_only_words_have_tables_of_errors(tmp_path: Path, tokenizers: dict[str, 
     study = collect([tmp_path])
     assert error_tables(errors_of_words(study)) == []
     assert [sentence.confusions for sentence in gather_sentences(study)[1]] == [[]]
+
+
+def test_a_token_that_looks_like_a_missing_one_is_drawn(tmp_path: Path) -> None:
+    settings = {"tokenizer": CHARACTERS, "target_tokenizer": PHONES}
+    write_words(tmp_path, "dot", 0, ["∅ q", "r s", "t"], **settings)
+    write_words(tmp_path, "dot", 1, ["q", "r s", "t"], **settings)
+    study = collect([tmp_path])
+    edits, _ = error_figures(errors_of_words(study), styles_of(study))
+    assert [text.get_text() for text in edits.figure.axes[0].get_yticklabels()] == ["p > ∅"]
+    assert [*edits.figure.axes[0].lines[0].get_xdata()] == [2]

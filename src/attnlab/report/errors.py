@@ -107,7 +107,7 @@ def error_figures(errors: Mapping[str, Errors], styles: Styles) -> list[StudyFig
     confusions, groups, sizes = {}, {}, {}
     for variant, each in errors.items():
         edits = each.confusions.replace({"expected": VISIBLE, "output": VISIBLE})
-        confusions[variant] = edits.set_index(edits["expected"] + " > " + edits["output"])["count"]
+        confusions[variant] = edits.groupby(edits["expected"] + " > " + edits["output"])["count"].sum()
         found = each.groups[each.groups["kind"] != "length"]
         found = found.set_index(found["kind"] + " " + found["value"])
         groups[variant], sizes[variant] = 100 * found["accuracy"], found["inputs"]
