@@ -22,10 +22,8 @@ from attnlab.files.predictions import Prediction, write_predictions
 from attnlab.report.benchmark import scores, tables
 from attnlab.report.benchmark.scores import LEAST_SEEDS, REFERENCE, SAME, Results
 from attnlab.report.collect import collect
-from attnlab.report.comparison import Comparison, correct
 from attnlab.report.files import save
 from attnlab.report.record import RunRecord
-from attnlab.report.statistics import estimate, t_test_p_value
 from attnlab.report.study import Study
 from attnlab.report.tables import markdown
 
@@ -50,7 +48,7 @@ def main(runs: str | None = None, file: str = str(scores.STORED)) -> None:
     """Print Markdown and draw the figure."""
     if runs is not None:
         study = collect([Path(runs)])
-        before = scores.read(Path(file)) if Path(file).exists() else []
+        before = scores.read(Path(file)) if Path(file).exists() else Results([])
         scores.write(Results([*before, *scores.from_runs(study)]), Path(file))
         if examples := [example(run) for run in reference_runs(study)]:
             write_predictions(Path(file).with_suffix(".jsonl"), examples, weights="pack")
@@ -140,18 +138,12 @@ def tests_table(results: Results) -> str:
 
 def over_seeds(results: Results, models: list[str], *, shifted: bool) -> dict[str, str]:
     """Return the difference of the mean score of each model from the reference, with p."""
-    texts, tests = {}, []
-    for model in models:
-        differences = tables.seed_differences(results, model, shifted=shifted)
-        texts[model] = f"{fmean(differences):+.1f}"
-        if (seeds := len(differences)) >= LEAST_SEEDS:
-            interval = estimate(differences)
-            texts[model] += f" [{interval.low:.1f}, {interval.high:.1f}]"
-            p = t_test_p_value(differences)
-            tests.append(Comparison("test/exact_match", model, REFERENCE, "seeds", seeds, p=p))
-    families = ([test for test in tests if (test.variant in MAIN) == main] for main in (True, False))
-    for test in (test for family in families for test in correct(family)):
-        texts[test.variant] += f" ({test.p_corrected:.3f})"
+    differences = {model: tables.seed_differences(results, model, shifted=shifted) for model in models}
+    texts = {model: f"{fmean(values):+.1f}" for model, values in differences.items()}
+    enough = {model: values for model, values in differences.items() if len(values) >= LEAST_SEEDS}
+    for main in (True, False):
+        family = {model: values for model, values in enough.items() if (model in MAIN) == main}
+        texts |= tuned.tested(family)
     return texts
 
 

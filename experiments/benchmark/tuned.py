@@ -96,10 +96,9 @@ def section(rates: Rates, as_is: Results, tuned: Results) -> str:
     """Return the tables of both tracks as Markdown."""
     models = sorted(tuned.models, key=lambda model: -fmean(means(tuned, model)))
     before, after = ({model: means(each, model) for model in models} for each in (as_is, tuned))
-    changes = _differences({model: (after[model], before[model]) for model in models})
-    against = _differences(
-        {model: (after[model], after[REFERENCE]) for model in models if model != REFERENCE}
-    )
+    changes = tested({model: _minus(after[model], before[model]) for model in models})
+    others = [model for model in models if model != REFERENCE]
+    against = tested({model: _minus(after[model], after[REFERENCE]) for model in others})
     rows = {
         model: [
             f"{fmean(before[model]):.1f}",
@@ -134,11 +133,8 @@ def section(rates: Rates, as_is: Results, tuned: Results) -> str:
     return f"### Tuned rates\n\n{markdown(table, [note])}\n{markdown(by_task, [legend])}"
 
 
-def _differences(pairs: dict[str, tuple[list[float], list[float]]]) -> dict[str, str]:
-    """Return the mean paired difference of each pair, with its interval and corrected p."""
-    differences = {
-        name: [one - other for one, other in zip(*pair, strict=True)] for name, pair in pairs.items()
-    }
+def tested(differences: dict[str, list[float]]) -> dict[str, str]:
+    """Return each mean difference over seeds, with its interval and p by Holm over all of them."""
     tests = []
     for name, values in differences.items():
         p = t_test_p_value(values) if any(values) else 1.0
@@ -149,6 +145,10 @@ def _differences(pairs: dict[str, tuple[list[float], list[float]]]) -> dict[str,
         bounds = f"[{interval.low:.1f}, {interval.high:.1f}]"
         texts[test.variant] = f"{interval.mean:+.1f} {bounds} ({test.p_corrected:.3f})"
     return texts
+
+
+def _minus(ours: list[float], theirs: list[float]) -> list[float]:
+    return [one - other for one, other in zip(ours, theirs, strict=True)]
 
 
 def _cell(rate: float, before: dict[int, Score], after: dict[int, Score]) -> str:
