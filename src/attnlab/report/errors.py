@@ -108,8 +108,7 @@ def error_figures(errors: Mapping[str, Errors], styles: Styles) -> list[StudyFig
     for variant, each in errors.items():
         edits = each.confusions.replace({"expected": VISIBLE, "output": VISIBLE})
         confusions[variant] = edits.groupby(edits["expected"] + " > " + edits["output"])["count"].sum()
-        found = each.groups[each.groups["kind"] != "length"]
-        found = found.set_index(found["kind"] + " " + found["value"])
+        found = each.groups.set_index(each.groups["kind"] + " " + each.groups["value"])
         groups[variant], sizes[variant] = 100 * found["accuracy"], found["inputs"]
     drawn = []
     for name, label, values, order in (
