@@ -1,4 +1,4 @@
-"""A custom encoder and a custom decoder, written outside the package."""
+"""A custom encoder, decoder and mechanism, written outside the package."""
 
 from typing import Any, Unpack
 
@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from attnlab.data.tokenization.tokenizer import Tokenizer
-from attnlab.nn.attention import Attention
+from attnlab.nn.attention import Attention, Dot
 from attnlab.nn.cells import CellState
 from attnlab.nn.decoders import Decoder, DecoderOutput, StateShape
 from attnlab.nn.embedding import EmbeddingSettings, TokenEmbedding
@@ -94,3 +94,21 @@ class CountingEncoder(BagEncoder):
         """Encode [B, S, E]."""
         self.batches += 1
         return super().forward(embedded, lengths, mask)
+
+
+class WideDot(Dot):
+    """Dot products of queries and keys through a matrix for each side."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.query_map = nn.Linear(self.query_size, 64)
+        self.key_map = nn.Linear(self.memory_size, 64)
+
+    def project_keys(self, states: Tensor) -> Tensor:
+        """Return the keys [B, S, 64]."""
+        keys: Tensor = self.key_map(states)
+        return keys
+
+    def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
+        """Return the scores [B, Q, S]."""
+        return super().score(self.query_map(query), keys, state)

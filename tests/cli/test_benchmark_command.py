@@ -5,13 +5,17 @@ from pathlib import Path
 
 import pytest
 
+from attnlab.cli.benchmark import _match
 from attnlab.report.benchmark import scores
 from commands import attnlab
 
 MINE = (
-    "from attnlab.nn.attention import Cosine\n\n\nclass Mine(Cosine):\n    '''A mechanism from outside.'''\n"
+    "from attnlab.nn.attention import Additive\n\n\n"
+    "class Mine(Additive):\n    '''A mechanism from outside.'''\n"
 )
-WORDS = ("attention=cosine", "attention._target_=cosine.Mine", "trainer.max_steps=2", "search.max_length=8")
+OWN = ("attention=additive", "attention._target_=cosine.Mine", "attention.size=72")
+MATCHED = "+attention@attention.match=additive"
+WORDS = (*OWN, "trainer.max_steps=2", "search.max_length=8")
 
 
 @pytest.mark.slow
@@ -20,6 +24,8 @@ def test_a_mechanism_is_compared_with_stored_results_and_checked(tmp_path: Path)
     done = attnlab("benchmark", *WORDS, "--quick", folder=tmp_path)
     assert "attention cosine.Mine  keeps its contract" in done.stdout
     assert "left out" not in done.stdout  # no task of --quick has a file
+    assert f"1.09 of the parameters of additive: the decoder gets another size ({MATCHED})" in done.stdout
+    assert not re.search(r"(reverse|recall|cogs): [\d.]+ of the parameters", done.stdout)
     without = {"recall", "cogs"} - {each.task for each in scores.read(scores.STORED)}
     compared = done.stdout.partition("Not compared, for lack of stored results of the same data: ")[2]
     assert {*filter(None, compared.partition(".")[0].split(", "))} == without
@@ -40,7 +46,7 @@ def test_a_mechanism_is_compared_with_stored_results_and_checked(tmp_path: Path)
 
     assert all(each.code and each.outputs for each in ours)
 
-    checked = attnlab("benchmark", "check", str(file), *WORDS, folder=tmp_path, code=1)
+    checked = attnlab("benchmark", "check", str(file), *WORDS, MATCHED, folder=tmp_path, code=1)
     assert (
         "FAIL  settings beside those of the attention: search.max_length=8 trainer.max_steps=2"
         in checked.stdout
@@ -49,7 +55,7 @@ def test_a_mechanism_is_compared_with_stored_results_and_checked(tmp_path: Path)
     assert "left out: conala, data/conala-train.json does not exist (--corpora FOLDER)" in checked.stdout
     assert "PASS  task=" in checked.stdout
     refused = attnlab("benchmark", "check", str(file), "attention=dot", folder=tmp_path, code=2)
-    assert f"was trained with {' '.join(WORDS)}: if you trust it, append it" in refused.stderr
+    assert f"was trained with {' '.join(WORDS)} {MATCHED}: if you trust it, append it" in refused.stderr
 
 
 def test_the_name_of_a_stored_mechanism_is_refused(tmp_path: Path) -> None:
@@ -57,3 +63,15 @@ def test_the_name_of_a_stored_mechanism_is_refused(tmp_path: Path) -> None:
     assert "additive is a mechanism of the stored results" in refused.stderr
     same = attnlab("benchmark", "attention=dot", folder=tmp_path, code=2)
     assert "dot is a mechanism of the stored results" in same.stderr
+
+
+def test_a_mechanism_of_another_size_that_cannot_be_matched_is_told_at_once(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (matching,) = _match(["attention=none"])
+    assert matching == MATCHED
+    assert re.match(r"0\.\d\d of the parameters of additive: the decoder gets", capsys.readouterr().out)
+    assert _match(["attention=dot"]) == []
+    assert capsys.readouterr().out == ""
+    assert _match(["attention=dot", "attention._target_=custom_parts.WideDot"]) == []
+    assert "cannot make up for it: custom_parts.WideDot" in capsys.readouterr().out

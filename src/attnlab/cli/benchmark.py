@@ -86,6 +86,7 @@ def main(options: argparse.Namespace) -> int:
     for model in dict.fromkeys(each.model for each in stored):
         if model == name or settings[model] == options.overrides:
             raise UsageError(f"{model} is a mechanism of the stored results: change it, or its --name")
+    options.overrides += _match(options.overrides)
     tasks = [*QUICK] if options.quick else _available(options.corpora)  # the quick ones need no file
     study = f"benchmark_{name}_{short_hash(sorted(options.overrides))}"
     grid = [f"task={','.join(tasks)}", f"seed=range({1 if options.quick else options.seeds})", "model=own"]
@@ -99,6 +100,36 @@ def main(options: argparse.Namespace) -> int:
     knows = built_in() | {name: options.built_in}
     _report(ours, stored, name, output / study, _relative_time(options.overrides), sentences, knows)
     return code
+
+
+def _match(overrides: Sequence[str]) -> list[str]:
+    """Return the setting with which the decoder's size makes the parameters equal to the reference's.
+
+    It is empty if they differ by less than the rules of the suite allow. Vocabularies add as much to both, so
+    that they differ less on each task than here.
+    """
+    from attnlab.config.compose import compose_run
+    from attnlab.jobs.preflight import build_on_meta
+    from attnlab.report.benchmark.scores import REFERENCE, SIZE_TOLERANCE, SUITE
+
+    own = compose_run([f"study={SUITE}", *overrides])
+    if "match" in own.attention:
+        return []
+    matching = f"+attention@attention.match={REFERENCE}"
+    matched = compose_run([f"study={SUITE}", *overrides, matching])
+    reference = own.copy()
+    reference.attention = matched.attention.match
+    ratio = build_on_meta(own).parameter_count / build_on_meta(reference).parameter_count
+    if abs(ratio - 1) <= SIZE_TOLERANCE:
+        return []
+    size = f"{ratio:.2f} of the parameters of {REFERENCE}"
+    try:
+        build_on_meta(matched)
+    except UserError as error:
+        print_line(f"{size}, and the decoder's size cannot make up for it: {error}", style="yellow")
+        return []
+    print_line(f"{size}: the decoder gets another size ({matching})")
+    return [matching]
 
 
 def _available(corpora: Path) -> list[str]:

@@ -51,7 +51,7 @@ def check_parts(
     given = accepted(config.encoder, tokenizer=tokenizer)
     sizes = {name: getattr(network.decoder.attention, name) for name in ("query_size", "memory_size")}
     normaliser = construct(section(config, "normaliser"))
-    make_attention = partial(constructor(config.attention).function, normaliser=normaliser)
+    make_attention = partial(constructor(section(config, "attention")).function, normaliser=normaliser)
     checks: dict[str, Callable[[Callable[..., Any]], None]] = {
         "attention": lambda _: check_attention(make_attention, **sizes),
         "encoder": lambda make: check_encoder(partial(make, **given)),
@@ -60,7 +60,7 @@ def check_parts(
     }
     for name, check in checks.items():
         if is_foreign(config[name]) or (shipped and name != "readout"):
-            check(constructor(config[name]).function)
+            check(constructor(section(config, name)).function)
             yield f"{name} {config[name]._target_}"
     for node in (config.loss.get("terms") or {}).values():
         if node and node.get("weight") != 0 and is_foreign(node):
