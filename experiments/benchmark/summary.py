@@ -70,15 +70,16 @@ def main(runs: str | None = None, file: str = str(scores.STORED)) -> None:
 
 def submitted(results: Results, folder: Path) -> str:
     """Return what files that others have submitted say; raise `UserError` if they break a rule."""
-    rows = []
+    rows, texts = [], []
     for file in sorted(folder.glob("*.csv")):
         theirs = scores.read(file)
         if broken := scores.violations(theirs, results):
             raise UserError(f"{file}: {'; '.join(broken)}")
-        joined = scores.join(theirs, results)
-        for model in theirs.models:
-            rows.append(f"- {' '.join(tables.describe(joined, model, tables.compare(joined, model)))}\n")
-    return "".join(["### Submitted\n\n", *rows]) if rows else ""
+        joined, (model,) = scores.join(theirs, results), theirs.models
+        knows = next(each.built_in for each in theirs)
+        rows.append(tables.ranking(joined).text.loc[[model]].assign(**{"built in": knows}))
+        texts.append(f"- {' '.join(tables.describe(joined, model, tables.compare(joined, model)))}\n")
+    return "".join(["### Submitted\n\n", markdown(pd.concat(rows), []), "\n", *texts]) if rows else ""
 
 
 def reference_runs(study: Study) -> list[RunRecord]:
@@ -96,7 +97,7 @@ def example(run: RunRecord) -> Prediction:
 
 def costs_table(results: Results) -> str:
     """Return what the models know without training, and the costs of their training steps."""
-    sizes = {each.model: each.parameters for each in results}
+    sizes = {each.model: each.parameters for each in results if each.task == "reverse"}
     knows, costs = built_in(), pd.read_csv(HERE / "costs.csv").set_index(["model", "lengths"])
     rows = {
         model: [
@@ -110,7 +111,7 @@ def costs_table(results: Results) -> str:
         ]
         for model in tables.ranking(results).text.index
     }
-    names = ["built in", "parameters", "time, reverse", "time, 50 tokens", "MB, 50 tokens"]
+    names = ["built in", "parameters, reverse", "time, reverse", "time, 50 tokens", "MB, 50 tokens"]
     table = pd.DataFrame.from_dict(rows, orient="index", columns=names).rename_axis("mechanism")
     return markdown(table.set_index("built in", append=True), [COSTS])
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import numpy as np
@@ -16,6 +17,7 @@ from attnlab.config.compose import compose_run
 from attnlab.config.options import option_text, read_option
 from attnlab.data.digests import describe as describe_data
 from attnlab.errors import UserError
+from attnlab.files.run_identity import identify
 from attnlab.report.benchmark.scores import (
     FILES,
     REFERENCE,
@@ -26,8 +28,8 @@ from attnlab.report.benchmark.scores import (
     differences,
     download,
     join,
+    other_conditions,
     read,
-    same_conditions,
     violations,
     write,
 )
@@ -58,11 +60,13 @@ def score(task: str, model: str, seed: int, right: str, split: str = "test") -> 
         seconds=1.5,
         memory=480 + seed,
         data=f"digest of {task}",
+        train="of training",
         commit="c",
         cpu="a, CPU",
         versions="python=3",
         overrides="attention=dot",
         code="9f8e",
+        built_in="",
         outputs=f"outputs of {right}",
         counts=counts,
     )
@@ -207,8 +211,8 @@ def test_sentences_name_the_seeds_that_both_models_have() -> None:
     sentences = describe(results, "dot", compare(results, "dot"))
     # In sort, dot has 75 and 25, and additive 50 and 25: 2.5 of 4 pairs are won; in scan, none
     assert sentences[0] == (
-        "dot improves over additive with a probability of 31 [0, 50] % on inputs like those of training and "
-        "100 % on shifted ones (2 tasks, seeds 0, 1)."
+        "dot improves over additive with a probability of 31 % on inputs like those of training and "
+        "100 % on shifted ones (2 tasks, 2 seeds against 2)."
     )
     assert sentences[1:] == [
         f"On no test set is it shown to be {word} than additive." for word in ("better", "worse")
@@ -247,48 +251,91 @@ def test_a_run_trained_again_differs_if_other_inputs_are_right_or_outputs_differ
     first, elsewhere = Results([run]), replace(run, cpu="another")
     assert differences(first, elsewhere) == []
     again = replace(score("sort", "dot", 0, "0011"), cpu="another", outputs=run.outputs)
-    assert differences(first, again) == ["different cpu: a, CPU, again: another"]
-    assert differences(first, replace(again, cpu=run.cpu)) == ["test: different inputs are right"]
-    assert differences(first, replace(run, outputs="x")) == [f"different outputs: {run.outputs}, again: x"]
+    seeds = "test: scores by seed in the file: 0: 50.0"
+    inputs, cpu = "test: different inputs are right", "different cpu: a, CPU, again: another"
+    assert differences(first, again) == [inputs, cpu, seeds]
+    assert differences(first, replace(again, cpu=run.cpu)) == [inputs, seeds]
+    worse = replace(score("sort", "dot", 0, "1000"), outputs="x")
+    assert differences(first, worse) == [
+        "different score: 50.0, again: 25.0",
+        f"different outputs: {run.outputs}, again: x",
+        seeds,
+    ]
     old = Results([replace(run, outputs="", code="")])  # stored without digests
     assert differences(old, run) == []
-    assert differences(old, again) == ["different cpu: a, CPU, again: another"]
-    assert same_conditions(first, run)
-    assert not same_conditions(first, elsewhere)
+    assert differences(old, again) == [inputs, cpu, seeds]
+    assert other_conditions(first, elsewhere)
+    assert not other_conditions(first, run)
+    for claimed in ({"parameters": 999}, {"steps": 9}, {"train": "with the test set"}, {"metric": "parses"}):
+        (name,) = claimed  # not due to another processor
+        assert not other_conditions(first, replace(elsewhere, **claimed))
+        assert differences(first, replace(run, **claimed))[0].startswith(f"different {name}: ")
+    shifted = score("sort", "dot", 0, "1100", "test/longer")
+    assert differences(first, shifted) == ["test/longer: the file lacks this test set"]
+    assert not other_conditions(first, replace(shifted, cpu="another"))
 
 
 def test_broken_rules_are_named() -> None:
     stored = Results(two_tasks())
-    own = "attention=dot +attention.reach=2 attention@attention.score=dot paths.output=here"
+    own = "attention=dot +attention.reach=2 +attention@attention.match=additive paths.output=here"
     mine = [
         replace(each, model="mine", seed=each.seed + shift, overrides=own)
         for each in two_tasks()
         if each.model == "dot" and each.seed < 2
         for shift in (0, 2)
     ]
-    assert violations(Results(mine), stored) == []
+
+    def broken(rows: Iterable[Score], **changes: Any) -> list[str]:
+        return violations(Results(replace(each, **changes) for each in rows), stored)
+
+    assert broken(mine) == []
     marathi = score("marathi", "additive", 0, "10")  # with a file that its publisher replaces
     assert violations(Results(mine), Results([*stored, marathi])) == []
-    assert violations(Results(each for each in mine if each.seed < 2 and each.task == "scan"), stored) == [
-        "seeds on all test sets: 2, 3 are needed",
-        "missing tasks: sort",
+    gap = "are needed, without a gap from 0"
+    assert broken(each for each in mine if each.seed < 2) == [f"seeds 0, 1: 3 or more {gap}"]
+    assert broken(each for each in mine if each.seed) == [f"seeds 1, 2, 3: 3 or more {gap}"]
+    assert broken(
+        each for each in mine if each.split == "test" and (each.task, each.seed) != ("sort", 1)
+    ) == ["test sets or seeds are missing: scan, sort"]
+    assert broken(each for each in mine if (each.split, each.seed) != ("test/longer", 2)) == [
+        "test sets or seeds are missing: scan"
     ]
-    changed = {
-        "overrides": "attention=dot trainer.max_steps=9",
-        "steps": 9,
-        "parameters": 1200,
-        "data": "new",
-    }
-    assert violations(Results(replace(each, **changed) for each in mine), stored) == [
-        "settings beside those of the attention: trainer.max_steps=9",
-        "sort: 1.19 of the parameters of additive",
-        "sort: 9 steps in place of 7",
-        "sort, test: other data",
-        "scan: 1.19 of the parameters of additive",
-        "scan: 9 steps in place of 7",
-        "scan, test: other data",
-        "scan, test/longer: other data",
+    assert broken(
+        mine, overrides="attention=dot trainer.max_steps=9 hydra.sweeper.overrides.model.own=[]"
+    ) == ["settings beside those of the attention: hydra.sweeper.overrides.model.own=[] trainer.max_steps=9"]
+    assert broken(mine, model="dot") == ["dot is a stored mechanism"]
+    assert broken([*mine, replace(mine[0], model="additive", code="x")]) == [
+        "several values of model",
+        "several values of code",
+        "additive is a stored mechanism",
     ]
+    assert broken([*mine[1:], replace(mine[0], overrides="attention=dot attention.reach=3")]) == [
+        "several values of overrides"
+    ]
+    names = ("metric", "inputs", "steps", "data", "train")
+    changed = dict.fromkeys(("metric", "data", "train"), "x") | {"inputs": 1, "steps": 9, "parameters": 1200}
+    assert broken(mine, outputs="", **changed) == [
+        line
+        for task, split in (("sort", "test"), ("scan", "test"), ("scan", "test/longer"))
+        for line in (
+            *[f"{task}: 1.19 of the parameters of additive"] * (split == "test"),
+            *(f"{task}, {split}: another value of {name}" for name in names),
+            f"{task}, {split}: no digest of the outputs",
+        )
+    ]
+
+
+def test_equal_scores_have_a_test_over_seeds_too() -> None:
+    """A copy of the reference is what a newcomer tries first."""
+    rows = [
+        each
+        for seed, right in enumerate(("1100", "1000", "1110"))
+        for each in (score("sort", "additive", seed, right), score("sort", "copy", seed, right))
+    ]
+    sentences = describe(Results(rows), "copy", compare(Results(rows), "copy"))
+    assert "differs by +0.0 points [0.0, 0.0] (paired t test, p = 1.000)." in sentences[1]
+    with pytest.raises(UserError, match="gone has no seed on all of its test sets"):
+        describe(Results(rows), "gone", [])
 
 
 def test_with_three_seeds_the_mean_score_is_tested_over_seeds() -> None:
@@ -331,3 +378,27 @@ def test_the_suite_is_frozen(task: str) -> None:
         assert config.trainer.max_steps == each.steps
     network = build_network(config, vocabularies)
     assert sum(each.numel() for each in network.parameters()) == rows[0].parameters
+
+
+RECIPES = {
+    "reverse": "2beafa05",
+    "duplicate": "e8ab1a38",
+    "sort": "5fab06ef",
+    "recall": "4a15afea",
+    "cogs": "4cfed7e8",
+    "scan": "bb6b8ae3",
+    "dutch": "cdd65420",
+    "bulgarian": "bf5388c5",
+    "turkish": "3768584c",
+    "swedish": "3424fa70",
+    "marathi": "e3166192",
+    "conala": "6f14d7d0",
+}
+"""Hashes of the settings that determine the results of `additive`; those of the stored runs differ in their
+seed and in the folder of the files."""
+
+
+def test_the_recipes_are_frozen() -> None:
+    tasks = read_option("study", SUITE)["hydra"]["sweeper"]["overrides"]["task"]
+    words = {task: [f"study={SUITE}", "corpora=/corpora", f"task={task}", *tasks[task]] for task in tasks}
+    assert {task: identify(compose_run(each)) for task, each in words.items()} == RECIPES

@@ -1,6 +1,6 @@
 """`attnlab benchmark`: compare an attention mechanism with all others on a suite of tasks.
 
-`attnlab benchmark attention=dot` checks the parts of the configuration, trains the runs of
+`attnlab benchmark attention=dot attention._target_=cosine.Cosine` checks the mechanism, trains the runs of
 `study=benchmark_v1` that are missing, and compares them with the stored results of the other mechanisms.
 `attnlab benchmark check FILE.csv` checks the results that it wrote, and trains one of their runs again.
 """
@@ -76,6 +76,7 @@ def main(options: argparse.Namespace) -> int:
     from attnlab.config.compose import compose_run, usage_errors
     from attnlab.files.run_identity import short_hash
     from attnlab.report.collect import collect
+    from attnlab.training.own_parts import describe_code
 
     check.main(options)
     with usage_errors():
@@ -85,16 +86,21 @@ def main(options: argparse.Namespace) -> int:
     settings = _models()
     for model in dict.fromkeys(each.model for each in stored):
         if model == name or settings[model] == options.overrides:
-            raise UsageError(f"{model} is a mechanism of the stored results: change it, or its --name")
+            raise UsageError(
+                f"{model} is a mechanism of the stored results: give another --name"
+                if model == name
+                else f"{model} is stored with these settings: src/attnlab/report/benchmark/v1.csv"
+            )
     options.overrides += _match(options.overrides)
     tasks = [*QUICK] if options.quick else _available(options.corpora)  # the quick ones need no file
-    study = f"benchmark_{name}_{short_hash(sorted(options.overrides))}"
+    parts = describe_code(config).get("parts")  # an edited mechanism gets a folder of its own
+    study = f"benchmark_{name}_{short_hash([sorted(options.overrides), parts])}"
     grid = [f"task={','.join(tasks)}", f"seed=range({1 if options.quick else options.seeds})", "model=own"]
     grid.append("callbacks.attention_weights.count=1")
     code = _train([f"name={study}", *grid, *options.overrides], options.corpora)
     output = Path(config.paths.output)
     runs = collect([output / study])
-    ours = scores.from_runs(runs, options.overrides, name)
+    ours = scores.from_runs(runs, options.overrides, name, options.built_in)
     scores.write(ours, output / f"{study}.csv")
     sentences = tables.examples(runs)
     knows = built_in() | {name: options.built_in}
@@ -279,10 +285,11 @@ def _check(words: Sequence[str], corpora: Path) -> int:
     with tempfile.TemporaryDirectory(prefix="attnlab-benchmark-") as folder:
         code = _train([f"paths.output={folder}", *job], corpora)
         again = scores.from_runs(collect([Path(folder)]), words[1:], run.model)
-    differences = [line for each in again for line in scores.differences(results, each)]
-    same = all(scores.same_conditions(results, each) for each in again)
-    verdict = "PASS" if not differences else "FAIL" if same else "OTHER"
-    print_line(f"{verdict}  {' '.join(job)}")
-    for line in differences:
+    if code or not [*again]:
+        raise UserError(f"{' '.join(job)} cannot be trained again")
+    different = {each: lines for each in again if (lines := scores.differences(results, each))}
+    other = all(scores.other_conditions(results, each) for each in different)
+    print_line(f"{'PASS' if not different else 'OTHER' if other else 'FAIL'}  {' '.join(job)}")
+    for line in [line for lines in different.values() for line in lines]:
         print_line(line)
-    return code or int(bool(broken) or verdict == "FAIL")
+    return int(bool(broken or different))

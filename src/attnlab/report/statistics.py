@@ -67,8 +67,13 @@ def estimate(values: Sequence[float], bounds: Bounds = (-inf, inf)) -> Estimate:
 
 
 def t_test_p_value(differences: Values) -> float:
-    """Return the two-sided p-value of Student's paired t test of at least two differences, not all equal."""
+    """Return the two-sided p-value of Student's paired t test of at least two differences.
+
+    Equal differences have p = 0, and p = 1 if they are 0.
+    """
     mean, standard_error = _mean_and_error(differences)
+    if standard_error == 0:
+        return float(mean == 0)
     return float(2 * special.stdtr(np.size(differences) - 1, -abs(mean / standard_error)))
 
 

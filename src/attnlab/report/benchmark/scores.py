@@ -54,8 +54,13 @@ SIZE_TOLERANCE = 0.05
 CONDITIONS = ("commit", "cpu", "versions")
 """Runs with equal settings have equal outputs if these are equal too."""
 
-ALLOWED = re.compile(r"[+~]*(attention[.=@]|paths\.|logger[.=]|hydra[./])")
-"""Settings that the rules leave to a mechanism: its own, and where results are written."""
+ALLOWED = re.compile(
+    r"[+~]*(attention(@attention\.[\w.]+)?[.=]|paths\.output=|logger=\w+$|hydra[./]launcher[.=])"
+)
+"""Settings that the rules leave to a mechanism: its own, where results are written, and what trains it."""
+
+FIXED = ("metric", "inputs", "parameters", "steps", "data", "train", "code")
+"""What a run has in common with the same run on another machine or of another version."""
 
 PACKAGES = ("python", "torch", "attnlab")
 """Their versions are recorded."""
@@ -80,11 +85,13 @@ class Score:
     seconds: float  # of the training
     memory: int  # MB of its process, at most
     data: str  # SHA-256 of the pairs, its first 16 digits
+    train: str  # that of the training pairs
     commit: str
     cpu: str
     versions: str
     overrides: str  # settings of a custom mechanism
     code: str  # SHA-256 of the code of its parts from outside, their first 16 digits
+    built_in: str  # what a custom mechanism knows without training
     outputs: str  # SHA-256 of the outputs, its first 16 digits
     counts: NDArray[np.uint16] = field(repr=False, compare=False)  # of the primary metric, [N, C]
 
@@ -151,12 +158,13 @@ class Results:
         return np.array(columns).T
 
 
-def from_runs(study: Study, overrides: Sequence[str] = (), model: str = "") -> Results:
+def from_runs(study: Study, overrides: Sequence[str] = (), model: str = "", built_in: str = "") -> Results:
     """Return the scores of the finished runs of the benchmark.
 
     Args:
         overrides: settings of a custom mechanism.
         model: its name; by default that of the runs.
+        built_in: what it knows without training.
     """
     scores = []
     for run in study.finished:
@@ -180,11 +188,13 @@ def from_runs(study: Study, overrides: Sequence[str] = (), model: str = "") -> R
                     seconds=round(run.seconds or 0, 1),
                     memory=round((run.peak_memory or 0) / 1e6),
                     data=run.data.get(split, "")[:16],
+                    train=run.data.get("train", "")[:16],
                     commit=(run.commit or "")[:12],
                     cpu=run.cpu or "",
                     versions=" ".join(f"{name}={run.versions.get(name)}" for name in PACKAGES),
                     overrides=" ".join(overrides),
                     code=" ".join(digest[:16] for _, digest in sorted(run.code.items())),
+                    built_in=built_in,
                     outputs=_digest(each.hypothesis for each in outputs),
                     counts=counts.astype(np.uint16),
                 )
@@ -249,7 +259,7 @@ def read(path: Path) -> Results:
         ) from error
     for each in scores:
         score = _score(each.metric, each.counts)
-        if abs(each.score - score) > 1e-4 or each.inputs != len(each.counts):
+        if not abs(each.score - score) <= 1e-4 or each.inputs != len(each.counts):
             raise UserError(
                 f"{path}: {each.task}, {each.model}, seed {each.seed}, {each.split}: the score is "
                 f"{each.score}, its {len(each.counts)} inputs give {score}"
@@ -259,7 +269,8 @@ def read(path: Path) -> Results:
 
 def stored_digest() -> str:
     """Return the first 8 digits of the SHA-256 of the stored results."""
-    return hashlib.sha256(STORED.read_bytes()).hexdigest()[:8]
+    files = (STORED, STORED.with_suffix(".npz"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:8]
 
 
 def _parse(row: Mapping[str, str], counts: NDArray[np.uint16]) -> Score:
@@ -285,23 +296,36 @@ def join(ours: Results, stored: Results) -> Results:
 def differences(results: Results, again: Score) -> list[str]:
     """Return what differs between a score and that of the same run trained again; empty if nothing does.
 
-    The commit, processor and versions are only compared if the outputs differ.
+    The commit, processor and versions are only compared if something else differs.
     """
-    first = results.scores[again.cell][again.model][again.seed]
-    equal = first.data == again.data and np.array_equal(first.counts, again.counts)
-    if equal and (not first.outputs or first.outputs == again.outputs):
+    first = results.scores.get(again.cell, {}).get(again.model, {}).get(again.seed)
+    if first is None:
+        return [f"{again.split}: the file lacks this test set"]
+
+    def different(*names: str) -> list[str]:
+        return [
+            f"different {name}: {getattr(first, name)}, again: {getattr(again, name)}"
+            for name in names
+            if getattr(first, name) not in ("", getattr(again, name))
+        ]
+
+    lines = different("score", *FIXED, "outputs")
+    if not lines and np.array_equal(first.counts, again.counts):
         return []
-    return [
-        f"different {name}: {getattr(first, name)}, again: {getattr(again, name)}"
-        for name in ("score", "data", "code", *CONDITIONS, "outputs")
-        if getattr(first, name) not in ("", getattr(again, name))
-    ] or [f"{again.split}: different inputs are right"]
+    by_seed = results.scores[again.cell][again.model]
+    seeds = ", ".join(f"{seed}: {each.score:.1f}" for seed, each in sorted(by_seed.items()))
+    lines = lines or [f"{again.split}: different inputs are right"]
+    return [*lines, *different(*CONDITIONS), f"{again.split}: scores by seed in the file: {seeds}"]
 
 
-def same_conditions(results: Results, again: Score) -> bool:
-    """Return whether a run was trained again with the same commit and versions on the same processor."""
-    first = results.scores[again.cell][again.model][again.seed]
-    return all(getattr(first, name) == getattr(again, name) for name in CONDITIONS)
+def other_conditions(results: Results, again: Score) -> bool:
+    """Return whether other outputs can be due to another commit, processor or version."""
+    first = results.scores.get(again.cell, {}).get(again.model, {}).get(again.seed)
+    return (
+        first is not None
+        and all(getattr(first, name) in ("", getattr(again, name)) for name in FIXED)
+        and any(getattr(first, name) != getattr(again, name) for name in CONDITIONS)
+    )
 
 
 def violations(ours: Results, stored: Results) -> list[str]:
@@ -309,28 +333,37 @@ def violations(ours: Results, stored: Results) -> list[str]:
     reference = {
         cell: next(iter(by[REFERENCE].values())) for cell, by in stored.scores.items() if REFERENCE in by
     }
-    lines = []
-    for model in dict.fromkeys(each.model for each in ours):
-        rows = [each for each in ours if each.model == model]
-        words = {word for each in rows for word in each.overrides.split()}
-        if other := sorted(word for word in words if not ALLOWED.match(word)):
-            lines.append(f"settings beside those of the attention: {' '.join(other)}")
-        if (seeds := len(ours.seeds(model))) < LEAST_SEEDS:
-            lines.append(f"seeds on all test sets: {seeds}, {LEAST_SEEDS} are needed")
-        if missing := sorted({task for task, _ in reference} - {each.task for each in rows} - {*CHANGING}):
-            lines.append(f"missing tasks: {', '.join(missing)}")
-        for each in rows:
-            first = reference.get(each.cell, each)
-            if each.task in CHANGING and each.data != first.data:
-                continue  # not compared either
-            if abs(each.parameters / first.parameters - 1) > SIZE_TOLERANCE:
-                lines.append(
-                    f"{each.task}: {each.parameters / first.parameters:.2f} of the parameters of {REFERENCE}"
-                )
-            if each.steps != first.steps:
-                lines.append(f"{each.task}: {each.steps} steps in place of {first.steps}")
-            if each.data != first.data:
-                lines.append(f"{each.task}, {each.split}: other data")
+    rows = [*ours]
+    seeds = {each.seed for each in rows}
+    lines = [
+        f"several values of {name}"
+        for name in ("model", "overrides", "code")
+        if len({getattr(each, name) for each in rows}) > 1
+    ]
+    lines += [f"{model} is a stored mechanism" for model in {*stored.models} & {each.model for each in rows}]
+    words = {word for each in rows for word in each.overrides.split()}
+    if other := sorted(word for word in words if not ALLOWED.match(word)):
+        lines.append(f"settings beside those of the attention: {' '.join(other)}")
+    if len(seeds) < LEAST_SEEDS or seeds != {*range(len(seeds))}:
+        numbers = ", ".join(map(str, sorted(seeds)))
+        lines.append(f"seeds {numbers}: {LEAST_SEEDS} or more are needed, without a gap from 0")
+    found = {(*each.cell, each.seed) for each in rows}
+    needed = {(*cell, seed) for cell in reference if cell[0] not in CHANGING for seed in seeds}
+    if missing := sorted({task for task, _, _ in needed - found}):
+        lines.append(f"test sets or seeds are missing: {', '.join(missing)}")
+    for each in rows:
+        first = reference.get(each.cell)
+        if first is None or (each.task in CHANGING and each.data != first.data):
+            continue  # not compared either
+        ratio = each.parameters / first.parameters
+        if abs(ratio - 1) > SIZE_TOLERANCE:
+            lines.append(f"{each.task}: {ratio:.2f} of the parameters of {REFERENCE}")
+        lines += [
+            f"{each.task}, {each.split}: another value of {name}"
+            for name in ("metric", "inputs", "steps", "data", "train")
+            if getattr(each, name) != getattr(first, name)
+        ]
+        lines += [] if each.outputs else [f"{each.task}, {each.split}: no digest of the outputs"]
     return [*dict.fromkeys(lines)]
 
 

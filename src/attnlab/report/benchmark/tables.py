@@ -10,6 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from attnlab import __version__
+from attnlab.errors import UserError
 from attnlab.files.predictions import read_predictions
 from attnlab.metrics import registry
 from attnlab.report.aggregates import interquartile_mean, probability_of_improvement, stratified_bootstrap
@@ -146,9 +147,10 @@ def by_test_set(table: Table, models: Sequence[str]) -> Table:
 def knowledge_table(results: Results, built_in: Mapping[str, str]) -> Table:
     """Return a table of what the models know without training, and of their sizes."""
     models = [*ranking(results).text.index]
-    parameters = {each.model: each.parameters for each in results}
+    task = next(iter(results)).task
+    parameters = {each.model: each.parameters for each in results if each.task == task}
     columns = TableColumns()
-    columns.add("parameters", [point(parameters[model]) for model in models], digits=0)
+    columns.add(f"parameters, {task}", [point(parameters[model]) for model in models], digits=0)
     rows = {"mechanism": models, "built in": [built_in[model] for model in models]}
     return columns.table("built_in", "Built in", rows, [BUILT_IN])
 
@@ -173,25 +175,30 @@ def draw(table: Table) -> Figure:
 
 def describe(results: Results, model: str, tests: Sequence[Comparison]) -> list[str]:
     """Return sentences: the aggregates of a model, the test over seeds, and where it is better and worse."""
-    row = ranking(results).text.loc[model]
+    if model not in results.models:
+        raise UserError(
+            f"{model} has no seed on all of its test sets: run the command again to train the rest"
+        )
+    row = ranking(results).values.loc[model]
     tasks, common = len({task for task, _ in results.scores}), results.seeds(model, REFERENCE)
     chances = [
-        f"{row[f'{IMPROVEMENT}, {where}']} % on {inputs}"
+        f"{row[f'{IMPROVEMENT}, {where}']:.0f} % on {inputs}"
         for where, inputs in (("same", "inputs like those of training"), ("shifted", "shifted ones"))
         if f"{IMPROVEMENT}, {where}" in row
     ]
-    seeds = f"seed{'s' * (len(common) != 1)} {', '.join(map(str, common))}"
+    own, others = len(results.seeds(model)), len(results.seeds(REFERENCE))
     sentences = [
         f"{model} improves over {REFERENCE} with a probability of {' and '.join(chances)} "
-        f"({tasks} task{'s' * (tasks != 1)}, {seeds})."
+        f"({tasks} task{'s' * (tasks != 1)}, {own} seed{'s' * (own != 1)} against {others})."
     ]
+    seeds = f"seed{'s' * (len(common) != 1)} {', '.join(map(str, common))}"
     if len(common) >= LEAST_SEEDS:
         differences = seed_differences(results, model, shifted=False)
-        difference = estimate(differences)
+        difference, p = estimate(differences), t_test_p_value(differences)
         sentences.append(
             f"Over {seeds}, its mean score on inputs like those of training differs by "
             f"{difference.mean:+.1f} points [{difference.low:.1f}, {difference.high:.1f}] "
-            f"(paired t test, p = {t_test_p_value(differences):.3f})."
+            f"(paired t test, p {'< 0.001' if p < 0.001 else f'= {p:.3f}'})."
         )
     for word, sign in (("better", 1), ("worse", -1)):
         found = [each for each in tests if each.significant and (each.difference or 0) * sign > 0]
