@@ -52,17 +52,22 @@ def test_known_words_have_their_most_frequent_form(
     lexicon = tmp_path / "train.tsv"
     lexicon.write_text("horse\tone\nHorse\ttwo\nhorse\ttwo\nyak\tfirst\nyak\tsecond\n")
     model = attnlab.load(checkpoint)
-    assert read_lexicon(model, str(lexicon)) == {"horse": "two", "yak": "first"}
+    assert read_lexicon(model, str(lexicon)) == {"horse": ("two", 2 / 3), "yak": ("first", 0.5)}
     (tmp_path / "in.txt").write_text("HORSE\n<!-- ]]> horse\nyak\n")
 
+    warnings = ""
+
     def predict(*options: str) -> list[str]:
+        nonlocal warnings
         with (tmp_path / "in.txt").open() as stream:
             monkeypatch.setattr("sys.stdin", stream)
             assert run_command(["predict", str(checkpoint), *options]) == 0
-        return capsys.readouterr().out.splitlines()
+        output, warnings = capsys.readouterr()
+        return output.splitlines()
 
     expected = model.translate("<!-- ]]> horse")[0]
     assert predict("--lexicon", str(lexicon)) == ["two", expected.hypothesis, "first"]
+    assert warnings.splitlines()[-1] == f"attnlab: 2 of 3 inputs have their output from {lexicon}"
     rows = [row.split("\t") for row in predict("--lexicon", str(lexicon), "--nbest", "1")]
-    assert rows[1] == ["1", "1", "HORSE", "two", "", "", "", ""]
+    assert rows[1] == ["1", "1", "HORSE", "two", "", "", "0.6667", ""]
     assert rows[2][3:5] == [expected.hypothesis, f"{expected.log_p:.4f}"]

@@ -38,6 +38,8 @@ def test_packed_run_predicts_the_same_and_has_its_scores(
     assert facts["parameters"] == result["parameters"]
     assert (facts["python"], facts["torch"]) == (result["python"], result["packages"]["torch"])
     assert facts.get("commit") == result["git_commit"]
+    assert facts["tokenizers"] == {"source": "symbols", "target": "symbols"}
+    assert "Description: not stated." in card
 
     assert run_command(["pack", str(trained.directory)]) == 1
     assert f"{name} exists" in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """Training, evaluation, prediction and scores of inflected words with features."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,7 +64,14 @@ def test_known_and_unknown_sources_are_scored_apart(
     assert run_command(["evaluate", str(trained.directory), "--split", "val"]) == 0
     printed = capsys.readouterr().out
     assert "known: in the training split" in printed
-    assert "the least confident tenth has" in printed
+    assert re.search(
+        r"of the \d most confident outputs, with a mean confidence of 0\.\d\d, \d are right", printed
+    )
+    assert "checking the 0 least confident outputs finds 0 of" in printed
+    by_length = printed.partition("by source length, in tokens")[2]
+    assert re.search(r"│ +6 +│ +1 +│", by_length)  # "zorluk" without its features
+    folder = trained.directory / "evaluations" / "val" / "errors"
+    assert {"confusions.svg", "groups.png"} < {path.name for path in folder.iterdir()}
     assert trained.read_result()["seen"] == {"val": [0, 1, 2]}
     assert any(row.split()[:6] == ["│", "source", "│", "known", "│", "3"] for row in printed.splitlines())
     groups = (trained.directory / "evaluations" / "val" / "errors" / "groups.csv").read_text().splitlines()
@@ -185,3 +193,18 @@ def test_features_apart_need_a_column(tmp_path: Path) -> None:
         folder=tmp_path, code=2,
     )  # fmt: skip
     assert "Set data.features_column" in done.stderr
+
+
+@pytest.mark.slow
+def test_reports_beside_the_runs_are_no_runs_and_cards_list_the_letters(
+    trained: Run, run_on: RunOn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run_command(["report", str(trained.directory.parent), "--metric", "val/wer"]) == 0
+    capsys.readouterr()
+    everything = sorted(map(str, trained.directory.parent.iterdir()))
+    assert len(everything) == 3  # the page, the folder of its files, and the run
+    outputs = [run_on("deve\tN;ACC\n", "predict", *runs) for runs in (everything, [str(trained.directory)])]
+    assert outputs[0] == outputs[1]
+    assert run_command(["info", str(trained.directory)]) == 0
+    card = capsys.readouterr().out
+    assert "letters: a d e g i k l o p r t u v z ö ␣\n" in card

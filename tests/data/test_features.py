@@ -6,10 +6,11 @@ import pytest
 from attnlab.data.corpus import Pair
 from attnlab.data.datasets.pair_files import Layout
 from attnlab.data.datasets.pairs import load_pairs
-from attnlab.data.features import columns_of, feature_ids, pair_with_features, split_features, with_features
+from attnlab.data.features import feature_ids, pair_with_features, split_features, with_features
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.train import characters, whitespace
 from attnlab.errors import UserError
+from attnlab.files.predictions import Prediction
 
 ROWS = [f"lemma {i}\tN;ABL(PL;PSS({i},PL))\tform {i}" for i in range(10)]
 
@@ -32,7 +33,7 @@ def test_features_are_split_at_separators_and_brackets(features: str, split: lis
 )
 def test_columns_give_the_same_source(features: str) -> None:
     source = with_features("a b", features)
-    columns = columns_of(source)
+    columns = Prediction(index=0, source=source, hypothesis="").columns
     assert columns[0] == "a b"
     assert with_features(*columns, *[""] * (2 - len(columns))) == source
 

@@ -47,6 +47,11 @@ def test_edits_name_the_source_token_that_the_output_attended_to() -> None:
     assert edits_of(ALIGNED) == [Edit("b", "x", "t"), Edit("d", "", "s")]
     shorter = replace(ALIGNED, hypothesis="x c", tokens=ALIGNED.tokens[1:], weights=WEIGHTS[1:])
     assert edits_of(shorter) == [Edit("a", "", "r s"), Edit("b", "x", "t"), Edit("d", "", "s")]
+    # a and x attend to t, with nothing between them; before the first output there is no token
+    between = replace(ALIGNED, references=("a b x c",), weights=WEIGHTS[[1, 1, 2, 3]])
+    assert edits_of(between) == [Edit("b", "", "t")]
+    first = replace(ALIGNED, references=("b a x c",), weights=WEIGHTS[[2, 1, 2, 3]])
+    assert edits_of(first) == [Edit("b", "", "")]
     assert edits_of(OUTPUTS[3]) == [Edit("", "y")]
     edits = edits_of(OUTPUTS[3], list)
     assert edits == [Edit("", "y"), Edit("", " ")]

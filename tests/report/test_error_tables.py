@@ -47,9 +47,9 @@ def test_errors_of_all_seeds_of_a_variant_with_aligned_source_tokens(tmp_path: P
     study = collect([tmp_path])
     confusions, wrong, groups = error_tables(errors_of_words(study))
     assert confusions.text.reset_index().values.tolist() == [
-        ["dot", "p", "x", "b 2", "ab ⟨N⟩ ⟨PL⟩", "2"],
-        ["dot", "s", "∅", "", "cd ⟨N⟩", "1"],
-        ["dot", "∅", "u", "", "e ⟨V⟩", "1"],
+        ["dot", "p", "x", "b 2", "ab N;PL", "2"],
+        ["dot", "s", "∅", "", "cd N", "1"],
+        ["dot", "∅", "u", "", "e V", "1"],
     ]
     assert sorted(wrong.text.index.get_level_values("edits")) == ["p > x", "p > x", "s > ∅", "∅ > u"]
     assert set(wrong.text["confidence"]) == {"–"}  # predictions without a probability
@@ -70,6 +70,16 @@ def test_errors_of_all_seeds_of_a_variant_with_aligned_source_tokens(tmp_path: P
         ["dot", "p", "x", 2],
         ["dot", "s", "", 1],
         ["dot", "", "u", 1],
+    ]
+    rows = pd.read_csv(tmp_path / "errors" / "groups.csv").query(
+        "variant == 'dot' and kind in ['cell', 'length']"
+    )
+    assert rows[["kind", "value", "inputs", "right"]].values.tolist() == [
+        ["cell", "N", 2, 1],
+        ["cell", "V", 2, 1],
+        ["cell", "N;PL", 2, 0],
+        ["length", "1", 2, 1],
+        ["length", "2", 4, 1],
     ]
     edits, shares = error_figures(errors_of_words(study), styles_of(study))
     assert [text.get_text() for text in edits.figure.axes[0].get_yticklabels()] == ["p > x", "s > ∅", "∅ > u"]

@@ -29,13 +29,15 @@ from attnlab.files.run_identity import short_hash
 from attnlab.files.writing import check_writable, write_json
 from attnlab.jobs.logs import silent_lightning
 from attnlab.metrics import registry
-from attnlab.metrics.errors import Errors, find_errors
+from attnlab.metrics.errors import Errors, find_errors, groups_of
 from attnlab.metrics.registry import LengthScores, score, score_by_length
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.decoders import Decoder
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 from attnlab.report.curves import plot_curves
+from attnlab.report.errors import error_figures
 from attnlab.report.files import save_png_and_svg
+from attnlab.report.style import variant_styles
 from attnlab.training import build, components
 from attnlab.training.callbacks.outputs import Predictions
 from attnlab.training.models import load_model
@@ -183,7 +185,9 @@ def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attentio
     scored = [pairs[position] for position in np.flatnonzero(np.isin(inputs, indices)).tolist()]
     decoded = [pairs[index] for index in indices]
     seen = are_seen(decoded, setup.training_sources.numpy(), data.vocabularies.source).tolist()
-    lengths = (data.examples(split).source_lengths - data.source_eos)[indices].tolist()
+    tokens = (data.examples(split).source_lengths - data.source_eos)[indices].tolist()
+    features = (output.source[len(output.columns[0]) :].split() for output in module.outputs)
+    lengths = [length - len(each) for length, each in zip(tokens, features, strict=True)]
     result = {
         "checkpoint": str(setup.members[0][1]),
         "ensemble_with": [str(path) for _, path in setup.members[1:]],
@@ -267,11 +271,7 @@ def _score_by_seen(module: Seq2SeqModule, seen: Sequence[bool]) -> dict[str, Met
 
 def _find_errors(module: Seq2SeqModule, lengths: Sequence[int], seen: Sequence[bool], folder: Path) -> Errors:
     """Find the errors of the decoded sentences, and write their tables and figures into the folder."""
-    groups = {
-        "length": [[str(length)] for length in lengths],
-        "feature": [output.features for output in module.outputs],
-        "source": [["known" if known else "unknown"] for known in seen],
-    }
+    groups = groups_of(module.outputs, lengths, seen)
     errors = find_errors(module.outputs, module.texts.tokenize, groups)
     errors.write(folder)
     curves = {
@@ -281,6 +281,8 @@ def _find_errors(module: Seq2SeqModule, lengths: Sequence[int], seen: Sequence[b
     for name, (points, (x_label, y_label)) in curves.items():
         series = {name: [*points.itertuples(index=False, name=None)], "diagonal": [(0, 0), (1, 1)]}
         save_png_and_svg(plot_curves(series, x_label=x_label, y_label=y_label), folder / name)
+    for drawn in error_figures({"": errors}, variant_styles([""])):
+        save_png_and_svg(drawn.figure, folder / drawn.name.removeprefix("errors-"))
     return errors
 
 

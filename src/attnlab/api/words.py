@@ -15,16 +15,18 @@ PREFIX = f"{UNKNOWN[:-1]}:"
 """Start of the label of a source token outside the vocabulary; its spelling follows."""
 
 
-def read_lexicon(model: Model, path: str) -> dict[str, str]:
+def read_lexicon(model: Model, path: str) -> dict[str, tuple[str, float]]:
     """Return the most frequent target of each source of a file with the columns of the training file.
 
-    Of equally frequent targets it is the first. The keys are sources as the source tokenizer normalises them.
+    Of equally frequent targets it is the first. The keys are sources as the source tokenizer normalises them;
+    beside each target is its share of those of the source.
     """
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     layout = layout_of(model.config) or Layout()
     for pair in layout.read(path, setting="--lexicon").pairs:
         counts[model.vocabularies.source.normalise(pair.source)][pair.target] += 1
-    return {source: targets.most_common(1)[0][0] for source, targets in counts.items()}
+    most = {source: (*targets.most_common(1)[0], targets.total()) for source, targets in counts.items()}
+    return {source: (target, count / total) for source, (target, count, total) in most.items()}
 
 
 def without_unknown(pair: Pair, tokenizer: Tokenizer) -> Pair:

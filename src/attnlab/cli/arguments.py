@@ -1,7 +1,7 @@
 """Arguments that several commands share. Imports nothing heavy."""
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NoReturn
 
 from attnlab.errors import UsageError
@@ -32,10 +32,17 @@ def add_runs_and_overrides(parser: argparse.ArgumentParser, settings: str) -> No
 def split_overrides(options: argparse.Namespace, purpose: str) -> tuple[list[str], list[str]]:
     """Return the runs and the overrides; raise `UsageError` if there is no run."""
     overrides = [word for word in options.runs_and_overrides if "=" in word and not exists(word)]
-    runs = [word for word in options.runs_and_overrides if word not in overrides]
+    runs = without_reports(word for word in options.runs_and_overrides if word not in overrides)
     if not runs:
         raise UsageError(f"No RUN to {purpose}: give a run directory or a checkpoint file")
     return runs, overrides
+
+
+def without_reports(runs: Iterable[str]) -> list[str]:
+    """Leave out pages of `attnlab report` and their folders, which `outputs/NAME/*` has beside runs."""
+    runs = [*runs]
+    pages = {run.removesuffix(".html") for run in runs if run.endswith(".html")}
+    return [run for run in runs if run.removesuffix(".html").removesuffix("_files") not in pages]
 
 
 def add_strict(parser: argparse.ArgumentParser, verb: str) -> None:

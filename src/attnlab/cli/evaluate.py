@@ -108,13 +108,16 @@ def _print_errors(errors: Errors, split: str, outputs: int) -> None:
         print_table(table.terminal(split))
     if errors.calibration.empty:
         return
-    surest = errors.calibration.iloc[-1]
+    surest, wrong = errors.calibration.iloc[-1], len(errors.wrong)
+    right = round(surest.outputs * surest.accuracy)
     print_line(
-        f"confidence: {surest.outputs:.0f} of {outputs} outputs have a mean of {surest.confidence:.2f}, and "
-        f"{100 * surest.accuracy:.0f} % of these are right"
+        f"of the {surest.outputs:.0f} most confident outputs, with a mean confidence of "
+        f"{surest.confidence:.2f}, {right} are right"
     )
-    if not errors.wrong.empty:
-        print_line(f"the least confident tenth has {100 * errors.found_in(0.1):.0f} % of the errors")
+    print_line(
+        f"checking the {outputs // 10} least confident outputs finds {round(wrong * errors.found_in(0.1))} "
+        f"of {wrong} errors"
+    )
 
 
 def _explanations_table(scores: dict[str, Score], split: str) -> Table:

@@ -25,7 +25,7 @@ GROUPS = ("reranking", "grammar")
 """Groups that can be changed, besides the section `search`."""
 
 MARK = "\N{REPLACEMENT CHARACTER}"
-NUMBERS = ("log_p", "p", "p_beam", "score")
+NUMBERS = {"log_p": ".4f", "p": ".4g", "p_beam": ".4g", "score": ".4f"}
 """Attributes of a prediction that `--nbest` prints."""
 
 IMPORTS = ("attnlab.api.model", "attnlab.cli.attention_output")
@@ -116,8 +116,11 @@ def main(options: argparse.Namespace) -> int:
         warnings.check_unknown(number, pair)
         return without_unknown(pair, tokenizer) if options.unknown == "skip" else pair
 
+    looked_up = Counter[bool]()
+
     def compute(pairs: dict[int, Pair]) -> list[list[Prediction]]:
         forms = {number: lexicon.get(tokenizer.normalise(pair.source)) for number, pair in pairs.items()}
+        looked_up.update(form is not None for form in forms.values())
         others = {number: pair for number, pair in pairs.items() if forms[number] is None}
         indices = [number - 1 for number in others]
         fills = options.unknown in ("copy", "mark")
@@ -136,8 +139,8 @@ def main(options: argparse.Namespace) -> int:
         rows = dict(zip(others, decoded, strict=True))
         for number, form in forms.items():
             if form is not None:
-                known = Prediction(index=number - 1, source=pairs[number].source, hypothesis=form)
-                rows[number] = [known]
+                source, (text, share) = pairs[number].source, form
+                rows[number] = [Prediction(index=number - 1, source=source, hypothesis=text, p_beam=share)]
         return [rows[number] for number in pairs]
 
     def write(number: int, pair: Pair | None, predictions: list[Prediction] | None) -> None:
@@ -167,6 +170,8 @@ def main(options: argparse.Namespace) -> int:
             if interactive:
                 warnings.print()
     warnings.print()
+    if options.lexicon is not None:
+        _warn(f"{looked_up[True]:,} of {looked_up.total():,} inputs have their output from {options.lexicon}")
     return 1 if failed else 0
 
 
@@ -186,6 +191,8 @@ def _load(options: argparse.Namespace) -> tuple[Model, Translator]:
         overrides.append(f"search.beam_size={options.beam}")
     if options.max_length is not None:
         overrides.append(f"search.max_length={options.max_length}")
+    if len(runs) > 1:
+        _warn(f"{len(runs)} runs are read as one ensemble")
     model = load(runs, trust=options.trust)
     model = replace(model, config=apply_overrides(model.config, overrides))
     translator = model.translator()
@@ -216,11 +223,10 @@ def _columns(has_features: bool) -> list[str]:
 
 def _print_rows(number: int, predictions: Sequence[Prediction], *, has_features: bool) -> None:
     """Print a row for each hypothesis of a line; one without values if there is none."""
-    from attnlab.data.features import columns_of
-
     for each in predictions:
-        texts = [*columns_of(each.source), ""][: 1 + has_features]
-        values = ["" if (value := getattr(each, name)) is None else f"{value:.4f}" for name in NUMBERS]
+        texts = [*each.columns, ""][: 1 + has_features]
+        numbers = ((getattr(each, name), form) for name, form in NUMBERS.items())
+        values = ["" if number is None else f"{number:{form}}" for number, form in numbers]
         cells = [re.sub(r"\s", " ", text) for text in (*texts, each.hypothesis)]
         print(number, each.rank, *cells, *values, sep="\t", flush=True)
     if not predictions:

@@ -36,7 +36,7 @@ def main(options: argparse.Namespace) -> int:
     from attnlab.training.model import BATCH
 
     stream = input_lines.standard_input("a source and a target per line, separated by a tab")
-    model = load(options.runs, trust=options.trust)
+    model = load(arguments.without_reports(options.runs), trust=options.trust)
     layout = evaluation_data.layout_of(model.config)
 
     def read(_: int, text: str) -> tuple[str, str, Pair]:

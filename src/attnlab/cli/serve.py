@@ -52,7 +52,7 @@ def main(options: argparse.Namespace) -> int:
 
     # Before the models are loaded, which takes seconds
     with _listen(options.host, options.port) as listening:
-        models = load_models(options.runs, trust=options.trust)
+        models = load_models(arguments.without_reports(options.runs), trust=options.trust)
         host = f"[{options.host}]" if ":" in options.host else options.host
         token = options.token or (None if host in LOCAL_NAMES else secrets.token_urlsafe())
         app = create_app(models, token=token)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from attnlab.data.corpus import Pair
 from attnlab.errors import UserError
-from attnlab.files.predictions import FEATURE, FEATURES
+from attnlab.files.predictions import FEATURE
 from attnlab.types import UNK
 
 if TYPE_CHECKING:
@@ -45,15 +45,6 @@ def pair_with_features(source: str, target: str = "") -> Pair:
     if not text.strip():
         raise UserError("there is no text before the tab: give TEXT<TAB>FEATURES")
     return Pair(with_features(text, features), target)
-
-
-def columns_of(source: str) -> list[str]:
-    """Return a source of `with_features` as text and features, `["ev", "N;ABL(PL)"]`; others as one text."""
-    features = FEATURES.search(source)
-    if features is None:
-        return [source]
-    joined = re.sub(r";?\(;", "(", ";".join(re.findall("⟨(.+?)⟩", features[0]))).replace(";)", ")")
-    return [source[: features.start()], joined]
 
 
 def is_feature(token: str) -> bool:

@@ -7,10 +7,14 @@ import yaml
 
 from attnlab import __version__
 from attnlab.api.model import RunPath, locate_all
+from attnlab.data.features import is_feature
+from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.errors import UserError
 from attnlab.metrics import registry
+from attnlab.metrics.errors import VISIBLE
 from attnlab.training.checkpoints import read_checkpoint, save_checkpoint
 from attnlab.training.models import RESTORE_ERRORS, network_weights
+from attnlab.types import UNK
 
 CARD = "card"
 """Key in a checkpoint, beside the configuration, of the fields that `pack` adds."""
@@ -62,6 +66,7 @@ def model_card(model: RunPath) -> str:
             "citation": unstated,
             **{name: value for name, value in card.items() if name not in ("description", "scores")},
             "input": "TEXT" if config["data"].get("features_column") is None else "TEXT<TAB>FEATURES",
+            **_texts(config, contents["vocabularies"][0]),
             "network": [config[part]["_target_"].rpartition(".")[2] for part in parts],
             "parameters": sum({value.data_ptr(): value.numel() for value in weights.values()}.values()),
             "types": sorted({str(value.dtype) for value in weights.values()}),
@@ -71,14 +76,32 @@ def model_card(model: RunPath) -> str:
                 for name, value in card["scores"].items()
                 if (metric := registry.metric(name)).kind in ("text", "token")
             },
-            "sha256": {Path(file).name: digest for file, digest in data["files"].items()},
+            "sha256": data["files"],
         }
         block = yaml.safe_dump(facts, sort_keys=False, allow_unicode=True, width=1000)
     except (*RESTORE_ERRORS, yaml.YAMLError) as error:
         raise UserError(f"{path} does not fit this version of attnlab ({error!r})") from error
     title = f"# {config['name']}/{config['variant']}, seed {config['seed']}"
     use = f"    attnlab predict {path.name} < lines.txt"
-    return "\n\n".join([title, str(card.get("description", "")), use, f"```yaml\n{block}```"])
+    description = str(card.get("description", "Description: not stated."))
+    return "\n\n".join([title, description, use, f"```yaml\n{block}```"])
+
+
+def _texts(config: dict[str, Any], vocabulary: str) -> dict[str, Any]:
+    """Return how texts are split on both sides, and the letters that the model knows if it reads letters."""
+    sections = {
+        "source": config["tokenizer"],
+        "target": config.get("target_tokenizer") or config["tokenizer"],
+    }
+    names = {side: section["_target_"].rpartition(".")[2] for side, section in sections.items()}
+    normal = config["tokenizer"].get("normalization")
+    facts = {"tokenizers": names} | ({"normalization": normal} if normal else {})
+    if names["source"] == "characters":
+        tokenizer = Tokenizer.from_json(vocabulary)
+        tokens = tokenizer.tokens(range(UNK + 1, tokenizer.size))
+        letters = sorted(VISIBLE.get(token, token) for token in tokens if not is_feature(token))
+        facts["letters"] = " ".join(letters)
+    return facts
 
 
 def _read(model: RunPath) -> tuple[Path, dict[str, Any], dict[str, Any]]:

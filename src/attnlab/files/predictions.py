@@ -86,6 +86,15 @@ class Prediction:
         return None if self.log_p is None else exp(self.log_p)
 
     @property
+    def columns(self) -> list[str]:
+        """The source as text and features, ["ev", "N;ABL(PL)"]; a source without features as one text."""
+        found = FEATURES.search(self.source)
+        if found is None:
+            return [self.source]
+        joined = re.sub(r";?\(;", "(", ";".join(re.findall("⟨(.+?)⟩", found[0]))).replace(";)", ")")
+        return [self.source[: found.start()], joined]
+
+    @property
     def features(self) -> list[str]:
         """Features of the source, such as ["N", "PL"]."""
         found = FEATURES.search(self.source)

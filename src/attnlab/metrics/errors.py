@@ -27,7 +27,7 @@ class Edit(NamedTuple):
     expected: str  # token of the reference; "" if the output has an additional token
     output: str  # token of the output; "" if one is missing
     # Source token with the largest attention weight of the output token; of a missing token the source tokens
-    # between those of its neighbours; "" if unknown
+    # between those of its neighbours, or else that of the token before it; "" if unknown
     aligned: str = ""
 
     def __str__(self) -> str:
@@ -44,7 +44,7 @@ class Errors(NamedTuple):
     wrong: pd.DataFrame
     """Wrong outputs, the most confident first: `source`, `reference`, `output`, `confidence`, `edits`."""
     groups: pd.DataFrame
-    """Right outputs by `kind` (length, feature, source) and `value`: `inputs`, `right`, `accuracy`."""
+    """Right outputs by `kind` (`groups_of`) and `value`: `inputs`, `right`, `accuracy`."""
     calibration: pd.DataFrame
     """By tenth of the confidence: `outputs`, mean `confidence`, and `accuracy`, which should equal it."""
     found: pd.DataFrame
@@ -79,7 +79,7 @@ def find_errors(
     edits = [edits_of(each, tokenize) for each in predictions]
     outputs = pd.DataFrame(
         {
-            "source": [each.source for each in predictions],
+            "source": [" ".join(each.columns) for each in predictions],
             "reference": [_nearest(each, tokenize) for each in predictions],
             "output": [each.hypothesis for each in predictions],
             "confidence": np.array([each.p_beam if uses_beam else each.p for each in predictions], float),
@@ -114,6 +114,22 @@ def find_errors(
     )
 
 
+def groups_of(
+    predictions: Sequence[Prediction], lengths: Iterable[int], seen: Iterable[bool | None]
+) -> dict[str, list[list[str]]]:
+    """Return the groups of outputs by kind, for `find_errors`.
+
+    They are the length of the source, its features one by one (`feature`) and together (`cell`), and whether
+    it is in the training data, with its features (`source`); None if that is not recorded.
+    """
+    return {
+        "length": [[str(length)] for length in lengths],
+        "feature": [each.features for each in predictions],
+        "cell": [each.columns[1:] for each in predictions],
+        "source": [[] if each is None else ["known" if each else "unknown"] for each in seen],
+    }
+
+
 def edits_of(prediction: Prediction, tokenize: Callable[[str], list[str]] = str.split) -> list[Edit]:
     """Return the edits that make the output equal to its nearest reference, from left to right."""
     output, reference = tokenize(prediction.hypothesis), tokenize(_nearest(prediction, tokenize))
@@ -125,7 +141,8 @@ def edits_of(prediction: Prediction, tokenize: Callable[[str], list[str]] = str.
     for op in Levenshtein.editops(output, reference):
         place = slice(0)
         if columns and op.tag == "insert":
-            place = slice(columns[op.src_pos] + 1, columns[op.src_pos + 1])
+            before, after = columns[op.src_pos], columns[op.src_pos + 1]
+            place = slice(before + 1, after) if after > before + 1 else slice(before, before + 1)
         elif columns:
             place = slice(columns[op.src_pos + 1], columns[op.src_pos + 1] + 1)
         edits.append(
@@ -150,7 +167,9 @@ def _counted(aligned: "pd.Series[str]") -> str:
 
 def _confusions(predictions: Sequence[Prediction], edits: Sequence[Sequence[Edit]]) -> pd.DataFrame:
     columns = [*Edit._fields, "source"]
-    rows = [(*edit, each.source) for each, row in zip(predictions, edits, strict=True) for edit in row]
+    rows = [
+        (*edit, " ".join(each.columns)) for each, row in zip(predictions, edits, strict=True) for edit in row
+    ]
     found = pd.DataFrame(rows, columns=columns).groupby(["expected", "output"], sort=False)
     table = found.agg(
         count=("source", "size"),

@@ -9,7 +9,7 @@ import pandas as pd
 from attnlab.files.predictions import Prediction
 from attnlab.files.writing import write_atomically
 from attnlab.metrics import registry
-from attnlab.metrics.errors import VISIBLE, Errors, find_errors
+from attnlab.metrics.errors import VISIBLE, Errors, find_errors, groups_of
 from attnlab.report.explorer import kept_attention, target_split
 from attnlab.report.figures import MAX_NAME, ROW_HEIGHT, StudyFigure, Styles, new_figure
 from attnlab.report.files import fix_layout
@@ -30,9 +30,10 @@ COLUMNS = {
 
 NOTES = {
     "confusions": "Outputs of all seeds together. ∅: a missing or an additional token; aligned: source "
-    "tokens with the largest attention weight of the output token, or between those of the neighbours of a "
-    "missing one, where weights are stored. errors/*.csv have all rows.",
-    "groups": "A known source is that of a training pair.",
+    "tokens with the largest attention weight of the output token, or for a missing one between those of its "
+    "neighbours, or else of the token before it, where weights are stored. errors/*.csv have all rows.",
+    "groups": "A known source is that of a training pair, with its features. errors/groups.csv also has "
+    "lengths, and all features of a source together (cell).",
 }
 
 
@@ -47,12 +48,9 @@ def errors_of_words(study: Study) -> dict[str, Errors]:
             continue
         kept = {_key(each): each for _, stored in kept_attention(runs) for each in stored}
         outputs = [kept.get(_key(each), each) for _, each in decoded]
-        sources = [
-            ["known" if each.index in run.seen[split] else "unknown"] if split in run.seen else []
-            for run, each in decoded
-        ]
-        groups = {"feature": [each.features for each in outputs], "source": sources}
-        found[variant] = find_errors(outputs, tokenize, groups)
+        seen = [each.index in run.seen[split] if split in run.seen else None for run, each in decoded]
+        lengths = (len(each.columns[0]) for each in outputs)
+        found[variant] = find_errors(outputs, tokenize, groups_of(outputs, lengths, seen))
     return found
 
 
@@ -77,8 +75,8 @@ def error_tables(errors: Mapping[str, Errors]) -> list[Table]:
     tables = []
     for name, (title, numbers) in COLUMNS.items():
         frames = {variant: getattr(each, name) for variant, each in errors.items()}
-        if name == "groups":  # scores by length are a figure, and a table of their own
-            frames = {variant: frame[frame["kind"] != "length"] for variant, frame in frames.items()}
+        if name == "groups":
+            frames = {variant: _few(frame) for variant, frame in frames.items()}
         else:
             frames = {variant: frame.head(SHOWN) for variant, frame in frames.items()}
         frames = {variant: frame for variant, frame in frames.items() if len(frame)}
@@ -102,13 +100,19 @@ def error_tables(errors: Mapping[str, Errors]) -> list[Table]:
     return tables
 
 
+def _few(groups: pd.DataFrame) -> pd.DataFrame:
+    """Return the groups without cells, which are many, and lengths, which have a figure of their own."""
+    return groups[~groups["kind"].isin(["cell", "length"])]
+
+
 def error_figures(errors: Mapping[str, Errors], styles: Styles) -> list[StudyFigure]:
     """Draw the most frequent confusions of the variants, and the accuracy of the most frequent groups."""
     confusions, groups, sizes = {}, {}, {}
     for variant, each in errors.items():
         edits = each.confusions.replace({"expected": VISIBLE, "output": VISIBLE})
         confusions[variant] = edits.groupby(edits["expected"] + " > " + edits["output"])["count"].sum()
-        found = each.groups.set_index(each.groups["kind"] + " " + each.groups["value"])
+        few = _few(each.groups)
+        found = few.set_index(few["kind"] + " " + few["value"])
         groups[variant], sizes[variant] = 100 * found["accuracy"], found["inputs"]
     drawn = []
     for name, label, values, order in (

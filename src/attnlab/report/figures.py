@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf, nan
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any
 
 import matplotlib as mpl
@@ -188,11 +188,14 @@ def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[
     decoded = {
         variant: [run for run in runs if run.predictions.get(split)] for variant, runs in groups.items()
     }
-    sources = [each.source for runs in decoded.values() for run in runs for each in run.predictions[split]]
+    sources = [
+        each.columns[0] for runs in decoded.values() for run in runs for each in run.predictions[split]
+    ]
     if not sources:
         return
-    # Characters if no source has several words
-    unit, length = ("words", _words) if max(map(_words, sources)) > 1 else ("characters", len)
+    # Characters if most sources are one word
+    is_word = median(map(_words, sources)) == 1
+    unit, length = ("characters", len) if is_word else ("words", _words)
     bands = {
         variant: _band([_bin_scores(run, metric, length) for run in runs])
         for variant, runs in decoded.items()
@@ -275,7 +278,7 @@ def _bin_scores(run: RunRecord, metric: Metric, length: Callable[[str], int]) ->
     counts = score.count(predictions)
     return {
         (low + high) / 2: float(score.value(counts[rows].sum(axis=0)))
-        for low, high, rows in registry.length_bins([length(each.source) for each in predictions])
+        for low, high, rows in registry.length_bins([length(each.columns[0]) for each in predictions])
         if not shortest or counts[rows][:, 1].max() >= shortest
     }
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from lightning import Callback, LightningModule, Trainer
 from lightning.pytorch.loggers import WandbLogger
 
-from attnlab.data.features import columns_of
 from attnlab.files.predictions import Prediction, write_columns, write_predictions
 from attnlab.files.run_directory import Run, predictions_file
 from attnlab.report.files import save_png_and_svg
@@ -40,7 +39,7 @@ class Predictions(Callback):
             return
         path = self.folder / predictions_file(split)
         write_predictions(path, module.outputs, weights="omit")
-        outputs = [(*columns_of(output.source), output.hypothesis) for output in module.outputs]
+        outputs = [(*output.columns, output.hypothesis) for output in module.outputs]
         write_columns(path.with_suffix(".tsv"), outputs)
         columns = ["source", "reference", "hypothesis"]
         rows = [
