@@ -11,6 +11,7 @@ import attnlab
 from attnlab.cli.main import run as run_command
 from attnlab.files.predictions import read_predictions
 from attnlab.files.run_directory import Run
+from attnlab.training.checkpoints import read_checkpoint, save_checkpoint
 from commands import attnlab as run_attnlab
 from exports import write_checkpoint
 
@@ -88,6 +89,20 @@ def test_known_and_unknown_sources_are_scored_apart(
     Path("decomposed.dev").write_text("go\u0308z\tN;ACC\tgözi\nyol\tN;ACC\tyoli\n", encoding="utf-8")
     assert run_command(["evaluate", str(trained.directory), "data.val=decomposed.dev"]) == 0
     assert "1 of these sources were in the training split" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_an_ensemble_knows_the_sources_of_all_members(
+    trained: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(trained.directory.parents[2])
+    members = [tmp_path / "first.ckpt", tmp_path / "second.ckpt"]
+    for start, member in enumerate(members):
+        checkpoint = read_checkpoint(trained.best)
+        checkpoint["attnlab"]["training_sources"] = checkpoint["attnlab"]["training_sources"][1 - start :: 2]
+        save_checkpoint(checkpoint, member)
+    (evaluation,) = attnlab.evaluate(members, split="val")
+    assert evaluation.result["seen_in_training"] == 3
 
 
 @pytest.mark.slow

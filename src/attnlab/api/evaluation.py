@@ -119,7 +119,7 @@ def evaluate(
         data=components.build_data(config, corpus, vocabularies),
         module=components.build_module(config, network, vocabularies, corpus),
         members=members,
-        training_sources=torch.cat([record["training_sources"] for record in records]),
+        training_sources=torch.cat([record["training_sources"] for record in records]).unique(),  # sorted
         overrides=overrides,
         changed_code=changed_code,
         explain=_build_scorecard(config, network, vocabularies),
