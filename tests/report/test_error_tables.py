@@ -92,7 +92,7 @@ def test_errors_of_all_seeds_of_a_variant_with_aligned_source_tokens(tmp_path: P
     np.testing.assert_array_equal(right, [100, 100, 100, np.nan, np.nan])
     assert "errors-confusions" in {table.name for table in (confusions, wrong, groups)}
     (sentence,) = gather_sentences(study)[1]
-    assert sentence.confusions == ["p > x"]
+    assert sentence.confusions == ["p > x", "p > x (dot)"]
 
 
 @pytest.mark.parametrize(

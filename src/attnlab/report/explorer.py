@@ -54,11 +54,13 @@ def gather_sentences(study: Study) -> tuple[list[tuple[str, int]], list[Sentence
     confusions: dict[tuple[int, str], set[str]] = {}
     for column, (run, predictions) in enumerate(runs):
         split = target_split(run)
+        whose = ["", f" ({run.variant})"] if len(runs) > 1 else [""]
         for prediction in predictions:
             key = prediction.index, prediction.source
             outputs.setdefault(key, [None] * len(runs))[column] = prediction
             edits = edits_of(prediction, split) if split and prediction.references else ()
-            confusions.setdefault(key, set()).update(map(str, edits))
+            found = (f"{edit}{name}" for edit in edits for name in whose)
+            confusions.setdefault(key, set()).update(found)
     references = {key: next(each.references for each in outputs[key] if each) for key in sorted(outputs)}
     sentences = [
         Sentence(key[1], texts, outputs[key], sorted(confusions[key])) for key, texts in references.items()
