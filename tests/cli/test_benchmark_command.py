@@ -65,10 +65,10 @@ def test_the_name_of_a_stored_mechanism_is_refused(tmp_path: Path) -> None:
     refused = attnlab("benchmark", "attention=dot", "--name", "additive", folder=tmp_path, code=2)
     assert "additive is a mechanism of the stored results" in refused.stderr
     same = attnlab("benchmark", "attention=dot", folder=tmp_path, code=2)
-    assert "dot is stored with these settings: " in same.stderr
+    assert "dot has these settings, and its results are stored: " in same.stderr
 
 
-def test_a_mechanism_of_another_size_that_cannot_be_matched_is_told_at_once(
+def test_decoder_size_is_matched_only_where_parameters_differ_and_it_can_be(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (matching,) = _match(["attention=none"])

@@ -68,7 +68,7 @@ def test_known_and_unknown_sources_are_scored_apart(
     assert re.search(
         r"of the \d most confident outputs, with a mean confidence of 0\.\d\d, \d are right", printed
     )
-    assert "checking the 0 least confident outputs finds 0 of" in printed
+    assert "least confident outputs" not in printed  # of five outputs
     by_length = printed.partition("by source length, in tokens")[2]
     assert re.search(r"│ +6 +│ +1 +│", by_length)  # "zorluk" without its features
     folder = trained.directory / "evaluations" / "val" / "errors"

@@ -237,6 +237,13 @@ def test_tests_over_inputs_pair_the_seeds_of_both_models() -> None:
     assert compare(Results(two_tasks()), "additive") == []
 
 
+def test_scores_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
+    write(Results(two_tasks()), path := tmp_path / "results.csv")
+    path.write_text(path.read_text().replace(",75.0,", ",nan,"))
+    with pytest.raises(UserError, match="the score is nan, its 4 inputs give 75"):
+        read(path)
+
+
 def test_only_test_sets_with_equal_data_are_joined() -> None:
     ours = [replace(score("sort", "dot", 0, "1111"), data="other"), score("scan", "dot", 0, "11111")]
     theirs = [score("sort", "additive", 0, "1010"), score("scan", "additive", 0, "10101")]
@@ -303,6 +310,9 @@ def test_broken_rules_are_named() -> None:
     assert broken(
         mine, overrides="attention=dot trainer.max_steps=9 hydra.sweeper.overrides.model.own=[]"
     ) == ["settings beside those of the attention: hydra.sweeper.overrides.model.own=[] trainer.max_steps=9"]
+    assert broken(mine, overrides="attention=dot +attention.sizes=[1, 2] trainer.max_steps=[1, 2]") == [
+        "settings beside those of the attention: trainer.max_steps=[1, 2]"
+    ]
     assert broken(mine, model="dot") == ["dot is a stored mechanism"]
     assert broken([*mine, replace(mine[0], model="additive", code="x")]) == [
         "several values of model",

@@ -146,6 +146,15 @@ def test_scores_by_source_length_are_those_of_the_test_set_of_the_metric(tmp_pat
         assert drawn["by-length"].title == f"Exact match ({name}) by source length"
 
 
+def test_length_of_a_word_is_in_characters_without_its_features(tmp_path: Path) -> None:
+    texts = [("ab ⟨N⟩ ⟨PL⟩", "x"), ("abc ⟨N⟩", "x"), ("abcd", "x"), ("a b", "x")]
+    make_run(tmp_path / "study", "dot", 0, texts, hypotheses=["x", "x", "x", "q"])
+    axes = draw(collect([tmp_path]), "test/exact_match")["by-length"].figure.axes[0]
+    assert axes.get_xlabel() == "source length, in characters"
+    assert axes.lines[0].get_xdata().tolist() == [2, 3, 4]
+    assert axes.lines[0].get_ydata().tolist() == [100, 50, 100]
+
+
 def test_scores_on_test_and_validation_are_told_apart(tmp_path: Path) -> None:
     study = runs_of({"dot": [10.0, 20.0, 30.0]}, "test/bleu")
     runs = [replace(run, scores=run.scores | {"val/bleu": 50.0}) for run in study.runs]

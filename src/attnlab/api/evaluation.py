@@ -119,7 +119,7 @@ def evaluate(
         data=components.build_data(config, corpus, vocabularies),
         module=components.build_module(config, network, vocabularies, corpus),
         members=members,
-        training_sources=torch.cat([record["training_sources"] for record in records]).unique(),  # sorted
+        training_sources=torch.unique(torch.cat([record["training_sources"] for record in records])),
         overrides=overrides,
         changed_code=changed_code,
         explain=_build_scorecard(config, network, vocabularies),
@@ -185,9 +185,8 @@ def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attentio
     scored = [pairs[position] for position in np.flatnonzero(np.isin(inputs, indices)).tolist()]
     decoded = [pairs[index] for index in indices]
     seen = are_seen(decoded, setup.training_sources.numpy(), data.vocabularies.source).tolist()
-    tokens = (data.examples(split).source_lengths - data.source_eos)[indices].tolist()
-    features = (output.source[len(output.columns[0]) :].split() for output in module.outputs)
-    lengths = [length - len(each) for length, each in zip(tokens, features, strict=True)]
+    words = [output.columns[0] for output in module.outputs]
+    lengths = data.vocabularies.source.encode_all(words).lengths.tolist()
     result = {
         "checkpoint": str(setup.members[0][1]),
         "ensemble_with": [str(path) for _, path in setup.members[1:]],

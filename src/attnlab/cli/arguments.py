@@ -41,8 +41,9 @@ def split_overrides(options: argparse.Namespace, purpose: str) -> tuple[list[str
 def without_reports(runs: Iterable[str]) -> list[str]:
     """Leave out pages of `attnlab report` and their folders, which `outputs/NAME/*` has beside runs."""
     runs = [*runs]
-    pages = {run.removesuffix(".html") for run in runs if run.endswith(".html")}
-    return [run for run in runs if run.removesuffix(".html").removesuffix("_files") not in pages]
+    pages = {run for run in runs if run.endswith(".html")}
+    folders = {f"{page.removesuffix('.html')}_files" for page in pages}
+    return [run for run in runs if run not in pages | folders] or runs
 
 
 def add_strict(parser: argparse.ArgumentParser, verb: str) -> None:

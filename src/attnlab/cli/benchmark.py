@@ -17,7 +17,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from attnlab.cli import arguments
-from attnlab.errors import UsageError, UserError
+from attnlab.errors import INTERRUPTED, UsageError, UserError
 from attnlab.files.terminal import print_line, print_table
 
 if TYPE_CHECKING:
@@ -84,13 +84,11 @@ def main(options: argparse.Namespace) -> int:
     name = options.name or str(config.attention._target_).rpartition(".")[2]
     stored = scores.read(scores.STORED)
     settings = _models()
-    for model in dict.fromkeys(each.model for each in stored):
-        if model == name or settings[model] == options.overrides:
-            raise UsageError(
-                f"{model} is a mechanism of the stored results: give another --name"
-                if model == name
-                else f"{model} is stored with these settings: src/attnlab/report/benchmark/v1.csv"
-            )
+    models = {each.model for each in stored}
+    if name in models:
+        raise UsageError(f"{name} is a mechanism of the stored results: give another --name")
+    if same := [model for model in models if settings[model] == options.overrides]:
+        raise UsageError(f"{same[0]} has these settings, and its results are stored: {scores.STORED}")
     options.overrides += _match(options.overrides)
     tasks = [*QUICK] if options.quick else _available(options.corpora)  # the quick ones need no file
     parts = describe_code(config).get("parts")  # an edited mechanism gets a folder of its own
@@ -98,6 +96,8 @@ def main(options: argparse.Namespace) -> int:
     grid = [f"task={','.join(tasks)}", f"seed=range({1 if options.quick else options.seeds})", "model=own"]
     grid.append("callbacks.attention_weights.count=1")
     code = _train([f"name={study}", *grid, *options.overrides], options.corpora)
+    if code == INTERRUPTED:
+        return code
     output = Path(config.paths.output)
     runs = collect([output / study])
     ours = scores.from_runs(runs, options.overrides, name, options.built_in)
@@ -285,8 +285,8 @@ def _check(words: Sequence[str], corpora: Path) -> int:
     with tempfile.TemporaryDirectory(prefix="attnlab-benchmark-") as folder:
         code = _train([f"paths.output={folder}", *job], corpora)
         again = scores.from_runs(collect([Path(folder)]), words[1:], run.model)
-    if code or not [*again]:
-        raise UserError(f"{' '.join(job)} cannot be trained again")
+    if code:
+        return code
     different = {each: lines for each in again if (lines := scores.differences(results, each))}
     other = all(scores.other_conditions(results, each) for each in different)
     print_line(f"{'PASS' if not different else 'OTHER' if other else 'FAIL'}  {' '.join(job)}")

@@ -114,6 +114,8 @@ def _print_errors(errors: Errors, split: str, outputs: int) -> None:
         f"of the {surest.outputs:.0f} most confident outputs, with a mean confidence of "
         f"{surest.confidence:.2f}, {right} are right"
     )
+    if outputs < 10 or not wrong:
+        return
     print_line(
         f"checking the {outputs // 10} least confident outputs finds {round(wrong * errors.found_in(0.1))} "
         f"of {wrong} errors"

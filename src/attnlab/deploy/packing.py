@@ -11,7 +11,6 @@ from attnlab.data.features import is_feature
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.errors import UserError
 from attnlab.metrics import registry
-from attnlab.metrics.errors import VISIBLE
 from attnlab.training.checkpoints import read_checkpoint, save_checkpoint
 from attnlab.training.models import RESTORE_ERRORS, network_weights
 from attnlab.types import UNK
@@ -99,8 +98,7 @@ def _texts(config: dict[str, Any], vocabulary: str) -> dict[str, Any]:
     if names["source"] == "characters":
         tokenizer = Tokenizer.from_json(vocabulary)
         tokens = tokenizer.tokens(range(UNK + 1, tokenizer.size))
-        letters = sorted(VISIBLE.get(token, token) for token in tokens if not is_feature(token))
-        facts["letters"] = " ".join(letters)
+        facts["letters"] = " ".join(sorted(token for token in tokens if not is_feature(token)))
     return facts
 
 

@@ -116,7 +116,7 @@ def error_figures(errors: Mapping[str, Errors], styles: Styles) -> list[StudyFig
         groups[variant], sizes[variant] = 100 * found["accuracy"], found["inputs"]
     drawn = []
     for name, label, values, order in (
-        ("confusions", "outputs, of all seeds together", confusions, confusions),
+        ("confusions", "edits", confusions, confusions),
         ("groups", "right outputs, in %", groups, sizes),
     ):
         rows = pd.DataFrame(order).sum(axis=1).nlargest(SHOWN).index
@@ -134,6 +134,8 @@ def error_figures(errors: Mapping[str, Errors], styles: Styles) -> list[StudyFig
             fix_layout(figure)
         title, _ = COLUMNS[name]
         drawn.append(
-            StudyFigure(f"errors-{name}", title, f"The {len(rows)} most frequent.", figure, [*values])
+            StudyFigure(
+                f"errors-{name}", title, f"The {len(rows)} most frequent, of all seeds.", figure, [*values]
+            )
         )
     return drawn

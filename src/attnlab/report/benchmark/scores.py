@@ -57,10 +57,10 @@ CONDITIONS = ("commit", "cpu", "versions")
 ALLOWED = re.compile(
     r"[+~]*(attention(@attention\.[\w.]+)?[.=]|paths\.output=|logger=\w+$|hydra[./]launcher[.=])"
 )
-"""Settings that the rules leave to a mechanism: its own, where results are written, and what trains it."""
+"""Settings that a submission may change: the attention, the output folder, the logger and the launcher."""
 
 FIXED = ("metric", "inputs", "parameters", "steps", "data", "train", "code")
-"""What a run has in common with the same run on another machine or of another version."""
+"""Columns that must be equal if a run is trained again on another machine or with another version."""
 
 PACKAGES = ("python", "torch", "attnlab")
 """Their versions are recorded."""
@@ -340,16 +340,17 @@ def violations(ours: Results, stored: Results) -> list[str]:
         for name in ("model", "overrides", "code")
         if len({getattr(each, name) for each in rows}) > 1
     ]
-    lines += [f"{model} is a stored mechanism" for model in {*stored.models} & {each.model for each in rows}]
-    words = {word for each in rows for word in each.overrides.split()}
-    if other := sorted(word for word in words if not ALLOWED.match(word)):
+    models, taken = ({each.model for each in results} for results in (ours, stored))
+    lines += [f"{model} is a stored mechanism" for model in sorted(models & taken)]
+    overrides = {text for each in rows for text in re.split(r" (?=[+~]*[\w@./]+=|~)", each.overrides)}
+    if other := sorted(text for text in overrides if not ALLOWED.match(text)):
         lines.append(f"settings beside those of the attention: {' '.join(other)}")
     if len(seeds) < LEAST_SEEDS or seeds != {*range(len(seeds))}:
         numbers = ", ".join(map(str, sorted(seeds)))
         lines.append(f"seeds {numbers}: {LEAST_SEEDS} or more are needed, without a gap from 0")
-    found = {(*each.cell, each.seed) for each in rows}
+    present = {(*each.cell, each.seed) for each in rows}
     needed = {(*cell, seed) for cell in reference if cell[0] not in CHANGING for seed in seeds}
-    if missing := sorted({task for task, _, _ in needed - found}):
+    if missing := sorted({task for task, _, _ in needed - present}):
         lines.append(f"test sets or seeds are missing: {', '.join(missing)}")
     for each in rows:
         first = reference.get(each.cell)
