@@ -63,6 +63,19 @@ def test_size_is_that_of_the_weights(tmp_path: Path) -> None:
     assert f"parameters: {size // 4}\ntypes:\n- torch.bfloat16\n" in attnlab.model_card(half)
 
 
+def test_files_of_a_card_are_told_apart(tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path)
+    content = read_checkpoint(checkpoint)
+    for files, shown in (
+        ({"a/b/train.tsv": "1f", "a/b/dev.tsv": "2e"}, {"train.tsv": "1f", "dev.tsv": "2e"}),
+        ({"aa/train.tsv": "1f", "bb/train.tsv": "2e"}, {"aa/train.tsv": "1f", "bb/train.tsv": "2e"}),
+    ):
+        content["attnlab"]["data"] = {"files": files, "splits": {}}
+        save_checkpoint(content, checkpoint)
+        facts = yaml.safe_load(attnlab.model_card(checkpoint).split("```")[1].removeprefix("yaml"))
+        assert facts["sha256"] == shown
+
+
 def test_weights_of_half_size_are_restored_in_full_precision(tmp_path: Path) -> None:
     half = attnlab.pack(write_checkpoint(tmp_path), tmp_path / "half.ckpt", bf16=True)
     model = attnlab.load(half)

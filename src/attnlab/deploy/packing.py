@@ -59,6 +59,7 @@ def model_card(model: RunPath) -> str:
     config, unstated = contents["config"], "not stated: ask the author"
     try:
         data = contents.get("data", {"files": {}, "splits": {}})
+        names = {Path(file).name: digest for file, digest in data["files"].items()}
         parts = ("encoder", "attention", "decoder", "readout")
         facts = {
             "licence": unstated,
@@ -75,7 +76,8 @@ def model_card(model: RunPath) -> str:
                 for name, value in card["scores"].items()
                 if (metric := registry.metric(name)).kind in ("text", "token")
             },
-            "sha256": data["files"],
+            # Names without the author's folders, unless two files have the same one
+            "sha256": names if len(names) == len(data["files"]) else data["files"],
         }
         block = yaml.safe_dump(facts, sort_keys=False, allow_unicode=True, width=1000)
     except (*RESTORE_ERRORS, yaml.YAMLError) as error:
