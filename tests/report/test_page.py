@@ -329,6 +329,15 @@ DRAWN = """(async (i) => {
 ROUNDS, POSITIONS = 3, 8
 
 
+def test_a_table_without_rows_is_left_out(tmp_path: Path) -> None:
+    make_run(tmp_path / "study", "dot", 0, TEXTS)
+    study = collect([tmp_path / "study"])
+    write_page(study, [], build_tables(study, []), [], tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    assert "Training cost" in page
+    assert "All comparisons" not in page
+
+
 @pytest.fixture(scope="module")
 def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write a page of 200 sentences of 30 words and 10 variants."""

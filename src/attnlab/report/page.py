@@ -41,7 +41,7 @@ def write_page(
         unfinished=unfinished_lines(study),
         findings=by_question(each for each in comparisons if each.metric in main_metrics),
         further=by_question(each for each in comparisons if each.metric not in main_metrics),
-        tables=[table_section(table) for table in tables],
+        tables=[table_section(table) for table in tables if len(table.text)],
         errors=[table_section(table) for table in errors],
         key=[_describe(name, style) for name, style in styles.items() if name and name not in of_models],
         figures=[figure_section(figure, styles.values()) for figure in figures],
