@@ -183,12 +183,12 @@ def stability(results: Results, models: list[str]) -> tuple[list[float], list[fl
 
 
 def stability_text(results: Results) -> str:
-    """Return the stability with all models that have the most seeds, and without those far behind."""
-    most = max(len(results.seeds(model)) for model in results.models)
-    models = [model for model in results.models if len(results.seeds(model)) == most]
+    """Return the stability with all models, over the seeds that all have, and without those far behind."""
+    models = results.models
+    count = len(results.seeds(*models))
     parts = []
     for chosen, which in (
-        (models, f", {len(models)} mechanisms with {most} seeds"),
+        (models, f", {len(models)} mechanisms with {count} seeds"),
         ([each for each in models if each not in FAR_BEHIND], f", without {', '.join(FAR_BEHIND)}"),
     ):
         halves, seeds = stability(results, chosen)

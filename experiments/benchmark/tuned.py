@@ -142,7 +142,8 @@ def tested(differences: dict[str, list[float]]) -> dict[str, str]:
     for test in correct(tests):
         interval = estimate(differences[test.variant])
         bounds = f"[{interval.low:.1f}, {interval.high:.1f}]"
-        texts[test.variant] = f"{interval.mean:+.1f} {bounds} ({test.p_corrected:.3f})"
+        p = test.p_corrected or 0.0
+        texts[test.variant] = f"{interval.mean:+.1f} {bounds} ({'< 0.001' if p < 0.001 else f'{p:.3f}'})"
     return texts
 
 
