@@ -129,7 +129,7 @@ def error_figures(errors: Mapping[str, Errors], styles: Styles) -> list[StudyFig
                 axes.plot(column, range(len(rows)), style.marker, color=style.colour, clip_on=False)
             axes.set_yticks(range(len(rows)), labels=[truncate(row, MAX_NAME) for row in rows])
             axes.set_ylim(len(rows) - 0.4, -0.6)
-            axes.set_xlim(left=0)
+            axes.set_xlim(0, 100 if name == "groups" else None)
             axes.set_xlabel(label)
             fix_layout(figure)
         title, _ = COLUMNS[name]
