@@ -30,6 +30,7 @@ from attnlab.report.benchmark.scores import (
     join,
     other_conditions,
     read,
+    stored_digest,
     violations,
     write,
 )
@@ -235,6 +236,16 @@ def test_tests_over_inputs_pair_the_seeds_of_both_models() -> None:
     assert scan.p == pytest.approx(2 / 16)
     assert {each.family_size for each in tests.values()} == {3}
     assert compare(Results(two_tasks()), "additive") == []
+
+
+def test_cited_digest_covers_scores_and_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(Results(two_tasks()), path := tmp_path / "results.csv")
+    monkeypatch.setattr("attnlab.report.benchmark.scores.STORED", path)
+    digests = {stored_digest()}
+    for file in (path, path.with_suffix(".npz")):
+        file.write_bytes(file.read_bytes() + b"\n")
+        digests.add(stored_digest())
+    assert len(digests) == 3
 
 
 def test_scores_that_are_no_numbers_are_refused(tmp_path: Path) -> None:
