@@ -25,8 +25,11 @@ def read_lexicon(model: Model, path: str) -> dict[str, tuple[str, float]]:
     layout = layout_of(model.config) or Layout()
     for pair in layout.read(path, setting="--lexicon").pairs:
         counts[model.vocabularies.source.normalise(pair.source)][pair.target] += 1
-    most = {source: (*targets.most_common(1)[0], targets.total()) for source, targets in counts.items()}
-    return {source: (target, count / total) for source, (target, count, total) in most.items()}
+    lexicon = {}
+    for source, targets in counts.items():
+        ((target, count),) = targets.most_common(1)
+        lexicon[source] = target, count / targets.total()
+    return lexicon
 
 
 def without_unknown(pair: Pair, tokenizer: Tokenizer) -> Pair:

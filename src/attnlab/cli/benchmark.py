@@ -287,6 +287,8 @@ def _check(words: Sequence[str], corpora: Path) -> int:
         again = scores.from_runs(collect([Path(folder)]), words[1:], run.model)
     if code:
         return code
+    if not [*again]:
+        raise UserError(f"{' '.join(job)} has no outputs to compare")
     different = {each: lines for each in again if (lines := scores.differences(results, each))}
     other = all(scores.other_conditions(results, each) for each in different)
     print_line(f"{'PASS' if not different else 'OTHER' if other else 'FAIL'}  {' '.join(job)}")

@@ -66,7 +66,7 @@ def model_card(model: RunPath) -> str:
             "citation": unstated,
             **{name: value for name, value in card.items() if name not in ("description", "scores")},
             "input": "TEXT" if config["data"].get("features_column") is None else "TEXT<TAB>FEATURES",
-            **_texts(config, contents["vocabularies"][0]),
+            **_tokenization(config, contents["vocabularies"][0]),
             "network": [config[part]["_target_"].rpartition(".")[2] for part in parts],
             "parameters": sum({value.data_ptr(): value.numel() for value in weights.values()}.values()),
             "types": sorted({str(value.dtype) for value in weights.values()}),
@@ -88,7 +88,7 @@ def model_card(model: RunPath) -> str:
     return "\n\n".join([title, description, use, f"```yaml\n{block}```"])
 
 
-def _texts(config: dict[str, Any], vocabulary: str) -> dict[str, Any]:
+def _tokenization(config: dict[str, Any], vocabulary: str) -> dict[str, Any]:
     """Return how texts are split on both sides, and the letters that the model knows if it reads letters."""
     sections = {
         "source": config["tokenizer"],
