@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.text import Text
 
-from attnlab.report.text import LabelFonts, visible
+from attnlab.report.text import LabelFonts, _script, visible
 
 
 def rendered(text: str) -> Text:
@@ -49,6 +49,19 @@ def test_missing_script_is_logged_once_by_name(caplog: pytest.LogCaptureFixture)
     LabelFonts(["\U00010a11"])
     (message,) = caplog.messages
     assert message == "no installed font has Kharoshthi characters: figures show their code points"
+
+
+@pytest.mark.parametrize(
+    ("text", "script"),
+    [
+        ("\u1112\u1161\u11ab\ud55c", "Hangul"),  # the letters of a syllable, and the syllable
+        ("\u0f40\u0f90", "Tibetan"),
+        ("\u1780\u17b6\u17e1\u17a2\u17ab", "Khmer"),
+        ("\u1403\u14a1", "Canadian"),
+    ],
+)
+def test_letters_vowels_and_digits_are_of_one_script(text: str, script: str) -> None:
+    assert {_script(character) for character in text} == {script}
 
 
 @pytest.mark.parametrize("text", ["क्ष\u200dी", "می\u200cخواهم", "❤\ufe0f", "two words"])

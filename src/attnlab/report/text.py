@@ -24,7 +24,10 @@ _SELECTORS = re.compile("[\u034f\u180b-\u180f\u200c\u200d\ufe00-\ufe0f\U000e0100
 """Joiners and variation selectors: invisible, but they select the glyphs of the letters beside them."""
 _BLANK = re.compile("[\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]|" + _SELECTORS.pattern)
 """Letters, marks and symbols that leave no mark."""
-_KIND = re.compile(r" (?:LETTER|SYLLABLE|SIGN|VOWEL|CONSONANT|DIGIT|CAPITAL|SMALL|UNIFIED|IDEOGRAPH)\b")
+_KIND = re.compile(
+    r" (?:LETTER|SYLLABLE|SYLLABICS|SIGN|VOWEL|INDEPENDENT|CONSONANT|SUBJOINED|CHOSEONG|JUNGSEONG|JONGSEONG|"
+    r"MARK|DIGIT|NUMBER|CAPITAL|SMALL|CHARACTER|UNIFIED|COMPATIBILITY|IDEOGRAPH|HIEROGLYPH)\b"
+)
 """End of the name of a script in the Unicode name of a character."""
 
 
