@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.cli.benchmark import _match
+from attnlab.cli.benchmark import _match, _study
+from attnlab.config.compose import compose_run
 from attnlab.report.benchmark import scores
 from commands import attnlab
 
@@ -78,3 +79,19 @@ def test_decoder_size_is_matched_only_where_parameters_differ_and_it_can_be(
     assert capsys.readouterr().out == ""
     assert _match(["attention=dot", "attention._target_=custom_parts.WideDot"]) == []
     assert "cannot make up for it: custom_parts.WideDot" in capsys.readouterr().out
+
+
+def test_an_edited_mechanism_and_other_settings_get_folders_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "edited_mechanism.py"
+    file.write_text(MINE)
+    monkeypatch.syspath_prepend(tmp_path)
+    words = ["attention=additive", "attention._target_=edited_mechanism.Mine"]
+    config = compose_run(words)
+    first = _study("Mine", words, config)
+    assert first == _study("Mine", words[::-1], config)
+    file.write_text(MINE.replace("from outside", "from elsewhere"))
+    edited = _study("Mine", words, config)
+    other = _study("Mine", [*words, "attention.size=72"], config)
+    assert len({first, edited, other}) == 3

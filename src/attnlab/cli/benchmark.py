@@ -21,6 +21,8 @@ from attnlab.errors import INTERRUPTED, UsageError, UserError
 from attnlab.files.terminal import print_line, print_table
 
 if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
     from attnlab.report.benchmark.scores import Results
     from attnlab.report.explorer import Sentence
 
@@ -74,9 +76,7 @@ def main(options: argparse.Namespace) -> int:
         return _check(options.overrides[1:], options.corpora)
     from attnlab.cli import check
     from attnlab.config.compose import compose_run, usage_errors
-    from attnlab.files.run_identity import short_hash
     from attnlab.report.collect import collect
-    from attnlab.training.own_parts import describe_code
 
     check.main(options)
     with usage_errors():
@@ -91,8 +91,7 @@ def main(options: argparse.Namespace) -> int:
         raise UsageError(f"{same[0]} has these settings, and its results are stored: {scores.STORED}")
     options.overrides += _match(options.overrides)
     tasks = [*QUICK] if options.quick else _available(options.corpora)  # the quick ones need no file
-    parts = describe_code(config).get("parts")  # an edited mechanism gets a folder of its own
-    study = f"benchmark_{name}_{short_hash([sorted(options.overrides), parts])}"
+    study = _study(name, options.overrides, config)
     grid = [f"task={','.join(tasks)}", f"seed=range({1 if options.quick else options.seeds})", "model=own"]
     grid.append("callbacks.attention_weights.count=1")
     code = _train([f"name={study}", *grid, *options.overrides], options.corpora)
@@ -106,6 +105,14 @@ def main(options: argparse.Namespace) -> int:
     knows = built_in() | {name: options.built_in}
     _report(ours, stored, name, output / study, _relative_time(options.overrides), sentences, knows)
     return code
+
+
+def _study(name: str, overrides: Sequence[str], config: DictConfig) -> str:
+    """Return the name of the runs' folder: an edited mechanism, or other settings, get one of their own."""
+    from attnlab.files.run_identity import short_hash
+    from attnlab.training.own_parts import describe_code
+
+    return f"benchmark_{name}_{short_hash([sorted(overrides), describe_code(config).get('parts')])}"
 
 
 def _match(overrides: Sequence[str]) -> list[str]:
