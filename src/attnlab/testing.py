@@ -137,9 +137,10 @@ class Part:
 
     def check_gradients(self, value: Tensor, leaves: Mapping[str, Tensor], *, needed: bool = True) -> None:
         """Check the gradients of a result [] for tensors of any shape, of which one needs a gradient."""
+        gradients = {}
         if value.requires_grad:
-            value.backward()  # type: ignore[no-untyped-call]
-        gradients = {name: leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
+            found = torch.autograd.grad(value, [*leaves.values()], allow_unused=True)
+            gradients = {name: each for name, each in zip(leaves, found, strict=True) if each is not None}
         for name, gradient in gradients.items():
             if not gradient.isfinite().all():
                 self.fail("forward", f"has a gradient of NaN or infinity for {name}")

@@ -166,3 +166,36 @@ def test_loss_term_that_prepares_itself_is_checked_on_training_pairs(
     message = r"prepared.Rarity.__call__ \(.*prepared.py:8\) changes if the batch is repeated"
     with pytest.raises(PartError, match=message):
         Trainer(logger=False, max_epochs=1, **QUIET).fit(module, data)
+
+
+SECOND_PASS = """
+from attnlab.training.losses.base import LossTerm
+from attnlab.types import PAD
+
+class Agreement(LossTerm):  # of two passes with different dropout (Liang et al. 2021)
+    def prepare(self, module):
+        self.network = module.network
+        assert self.network.training
+
+    def __call__(self, outputs, batch, progress):
+        real = batch.labels != PAD
+        logits = self.network.logits(self.network(batch), batch.copy_ids, real)
+        difference = logits.log_softmax(dim=-1).exp() - outputs.log_probabilities.exp()
+        return difference.square().sum() / real.sum()
+"""
+
+
+@pytest.mark.filterwarnings("ignore:Found . module.s. in eval mode")
+def test_loss_term_may_read_the_batch_again_with_other_dropout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "second_pass.py").write_text(SECOND_PASS)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    term = "loss.terms.own={_target_: second_pass.Agreement, weight: 1}"
+    module, data = build_all(compose_run([*TINY, *SYNTHETIC, "embedding.dropout=0.5", term]))
+    frozen = module.network.encoder.eval()
+    trainer = Trainer(logger=False, max_steps=2, **QUIET)
+    trainer.fit(module, data)
+    assert trainer.callback_metrics["train/own_loss"] > 0
+    assert module.network.training
+    assert not frozen.training

@@ -243,9 +243,13 @@ class Seq2SeqModule(lightning.LightningModule):
             if is_unchecked(term):
                 examples = self.data.examples("train")
                 batch = examples[[*range(min(3, len(examples)))]].to(self.device)
+                modes = {part: part.training for part in self.network.modules()}
+                self.network.eval()  # without dropout, so that a term that reads the batch too is a mean
                 with isolated(), torch.no_grad():
                     outputs = self.teacher_forced(batch)
                 check_loss_term(term, batch, outputs)
+                for part, mode in modes.items():
+                    part.training = mode
         if self.trainer.is_global_zero:
             warn_of_unattended_positions(self.network, self.data)
 
