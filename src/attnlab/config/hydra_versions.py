@@ -1,7 +1,7 @@
 """Hydra 1.3 with OmegaConf 2.3, and Hydra 1.4 with OmegaConf 2.4: the calls that differ. Imports no torch."""
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -12,6 +12,7 @@ from hydra._internal.utils import get_args_parser as get_args_parser
 from omegaconf import OmegaConf
 
 from attnlab.config.options import CONF, user_folders
+from attnlab.config.trust import targets
 
 IS_1_4 = hasattr(hydra.utils, "execution_whitelist")
 """True if Hydra checks the targets of `instantiate` against a list, as 1.4 does."""
@@ -51,7 +52,7 @@ def instantiate(node: Any) -> Any:
     """
     if not IS_1_4:
         return hydra.utils.instantiate(node)
-    allowed = [name for target in _targets(node) for name in (target, *_definition(target))]
+    allowed = [name for target in targets(node) for name in (target, *_definition(target))]
     return hydra.utils.instantiate(node, _execution_whitelist_=allowed)
 
 
@@ -60,16 +61,3 @@ def _definition(target: str) -> Iterator[str]:
     with suppress(Exception):
         found = hydra.utils.get_object(target)
         yield f"{found.__module__}.{found.__qualname__}"
-
-
-def _targets(node: Any) -> Iterator[str]:
-    """Yield the names of the targets of a section and of the sections in it."""
-    if OmegaConf.is_config(node):
-        node = OmegaConf.to_container(node, resolve=True)
-    if isinstance(node, Mapping):
-        if isinstance(node.get("_target_"), str):
-            yield node["_target_"]
-        node = [*node.values()]
-    if isinstance(node, list | tuple):
-        for child in node:
-            yield from _targets(child)

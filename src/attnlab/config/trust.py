@@ -70,6 +70,13 @@ def check(config: Any, source: Path | str, trust: Sequence[str] = ()) -> None:
             _check_target(value, source, trust)
 
 
+def targets(node: Any) -> list[str]:
+    """Return the names of the classes and functions that a section and the sections in it name."""
+    values = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
+    named = (value for key, value in walk(values) if key.rpartition(".")[2] == "_target_")
+    return [name for name in named if isinstance(name, str)]
+
+
 def _check_target(target: Any, source: Path | str, trust: Sequence[str]) -> None:
     if not isinstance(target, str):
         raise UserError(f"{source}: _target_ must be the dotted name of a class, not {target!r}")

@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 from hydra.utils import get_object
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from torch import Tensor
 
 from attnlab.config.construct import accepted, construct, constructor, section
-from attnlab.config.trust import walk
+from attnlab.config.trust import targets
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.files.digests import file_digest
 from attnlab.nn.seq2seq import Seq2Seq
@@ -116,7 +116,7 @@ def describe_code(config: DictConfig) -> dict[str, dict[str, str]]:
     """
     parts: dict[str, str] = {}
     files: dict[str, str] = {}
-    for target in sorted({*_targets(config)}):
+    for target in sorted({*targets(config)}):
         if target.partition(".")[0] in LIBRARIES:
             continue
         try:
@@ -163,8 +163,4 @@ def _add_sources(module: ModuleType, package: str, sources: dict[str, Path]) -> 
 
 def is_foreign(node: DictConfig) -> bool:
     """Return whether a section names a class outside attnlab."""
-    return any(not target.startswith("attnlab.") for target in _targets(node))
-
-
-def _targets(node: DictConfig) -> list[str]:
-    return [str(value) for key, value in walk(OmegaConf.to_container(node)) if key.endswith("._target_")]
+    return any(not target.startswith("attnlab.") for target in targets(node))
