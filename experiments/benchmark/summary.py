@@ -52,7 +52,7 @@ def main(runs: str | None = None, file: str = str(scores.STORED)) -> None:
         scores.write(Results([*before, *scores.from_runs(study)]), Path(file))
         if examples := [example(run) for run in reference_runs(study)]:
             write_predictions(Path(file).with_suffix(".jsonl"), examples, weights="pack")
-    results = scores.read(Path(file)).complete()
+    results = scores.read(Path(file))
     print(f"### All tasks\n\n{tables.ranking(results).markdown()}")
     by_task = tables.scores_table(results)
     print(f"### Mean score by task\n\n{by_task.markdown()}")

@@ -15,7 +15,7 @@ SUMMARY = runpy.run_path(str(Path(__file__).with_name("summary.py")))  # other e
 
 
 def test_submitted_results_are_described_unless_they_break_a_rule(tmp_path: Path) -> None:
-    stored = scores.read(scores.STORED).complete()
+    stored = scores.read(scores.STORED)
     settings = "attention=dot attention._target_=mine.Mine"
     mine = [
         replace(each, model="mine", overrides=settings, built_in="moves to the right", outputs="of mine")

@@ -145,15 +145,6 @@ def test_equal_probabilities_of_improvement_are_ordered_by_the_interquartile_mea
     assert [*ranking(results).text.index] == ["dot", "cosine", "additive", "mean"]
 
 
-def test_complete_part_has_every_model_on_every_test_set() -> None:
-    """Runs are trained seed by seed, task by task: 3 models on 1 task are fewer than 2 on 2 tasks."""
-    results = Results([*two_tasks(), score("sort", "mean", 0, "1111"), score("cogs", "additive", 0, "11")])
-    part = results.complete()
-    assert {each.cell for each in part} == {("sort", "test"), ("scan", "test"), ("scan", "test/longer")}
-    assert part.models == ["additive", "dot"]
-    assert [*Results([]).complete()] == []
-
-
 def test_missing_files_are_downloaded_and_checked(
     tmp_path: Path, served: tuple[Path, str], capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -136,17 +136,6 @@ class Results:
         kept = {*cells}
         return Results(each for each in self if each.cell in kept)
 
-    def complete(self) -> "Results":
-        """Return the largest part in which every model has every test set, while runs are missing."""
-        models = {cell: frozenset(by_model) for cell, by_model in self.scores.items()}
-
-        def size(chosen: frozenset[str]) -> int:
-            return len(chosen) * sum(chosen <= others for others in models.values())
-
-        chosen = max(models.values(), key=size, default=frozenset())
-        kept = self.only(cell for cell, others in models.items() if chosen <= others)
-        return Results(each for each in kept if each.model in chosen)
-
     def matrix(self, model: str, *, shifted: bool) -> NDArray[np.float64]:
         """Return the scores of a model [R, M] on the test sets that are, or are not, shifted."""
         seeds = self.seeds(model)
@@ -280,7 +269,7 @@ def _parse(row: Mapping[str, str], counts: NDArray[np.uint16]) -> Score:
 
 
 def join(ours: Results, stored: Results) -> Results:
-    """Return the scores on the test sets that both have with the same data; see `Results.complete`."""
+    """Return the scores on the test sets that both have with the same data."""
     shared = [
         cell
         for cell in ours.scores
@@ -289,8 +278,7 @@ def join(ours: Results, stored: Results) -> Results:
     ]
     if not shared:
         raise UserError("No test set has the data of the stored results: finish the runs, or check the files")
-    kept = stored.only(shared).complete()
-    return Results([*kept, *ours.only(kept.scores)])
+    return Results([*stored.only(shared), *ours.only(shared)])
 
 
 def differences(results: Results, again: Score) -> list[str]:
