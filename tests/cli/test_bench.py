@@ -36,4 +36,5 @@ def test_bench_trains_with_the_loss_terms(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(TERM)
     term = "loss.terms.mine={_target_:mine.Refusing,weight:1}"
     done = attnlab("bench", *TINY_REVERSE, term, "--no-search", folder=tmp_path, code=1)
-    assert "attnlab: this term is called" in done.stderr
+    assert "mine.Refusing.__call__" in done.stderr
+    assert "this term is called" in done.stderr

@@ -9,8 +9,8 @@ from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
 from attnlab.training.length_limits import (
     check_positions,
+    choose_by_pairs,
     choose_max_length,
-    choose_steps,
     warn_of_cut_outputs,
     warn_of_unattended_positions,
 )
@@ -131,11 +131,19 @@ def test_steps_follow_from_the_number_of_pairs(
 ) -> None:
     config = composed("experiment=g2p", "data.train=a.tsv", "data.val=b.tsv")
     with caplog.at_level("INFO"):
-        chosen = choose_steps(config, pairs).trainer
-    assert (chosen.max_steps, chosen.val_check_interval) == (steps, steps // 4)
-    assert caplog.messages == [
-        f"{pairs:,} training pairs: trainer.max_steps={steps}, from trainer.max_steps=auto"
-    ]
+        chosen = choose_by_pairs(config, pairs)
+    assert (chosen.trainer.max_steps, chosen.trainer.val_check_interval) == (steps, steps // 4)
+    assert (
+        chosen.embedding.size == chosen.encoder.size == chosen.attention.score.size == (128, 64)[pairs < 300]
+    )
+    assert chosen.decoder.size == (256, 128)[pairs < 300]
+    assert chosen.embedding.dropout == chosen.encoder.dropout == (0.2, 0.3)[pairs < 3000]
+    assert chosen.readout.dropout == (0.3, 0.4)[pairs < 3000]
+    tables, length = caplog.messages
+    assert tables.startswith(f"{pairs:,} training pairs: ")
+    assert tables.endswith(", from tables")
+    assert f" encoder.size={chosen.encoder.size}," in tables
+    assert length == f"{pairs:,} training pairs: trainer.max_steps={steps}, from trainer.max_steps=auto"
     fixed = composed("experiment=g2p", "data.train=a.tsv", "data.val=b.tsv", "trainer.max_steps=70")
-    assert choose_steps(fixed, pairs).trainer.val_check_interval == 17
-    assert choose_steps(default := composed(), pairs) == default
+    assert choose_by_pairs(fixed, pairs).trainer.val_check_interval == 17
+    assert choose_by_pairs(default := composed(), pairs) == default

@@ -96,15 +96,12 @@ def _build(config: DictConfig) -> tuple[Seq2SeqModule, Seq2SeqData]:
     from lightning import seed_everything
 
     from attnlab.config.checks import check_settings
-    from attnlab.training import build, components
+    from attnlab.training.components import build_objects
 
     check_settings(config)
     seed_everything(config.seed, verbose=False)
-    corpus = build.build_corpus(config)
-    vocabularies = build.build_vocabularies(config, corpus)
-    network = build.build_network(config, vocabularies)
-    module = components.build_module(config, network, vocabularies, corpus)
-    return module, components.build_data(config, corpus, vocabularies)
+    module, data, _ = build_objects(config)
+    return module, data
 
 
 def _time_round(
