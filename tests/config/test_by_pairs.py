@@ -1,13 +1,15 @@
 """Settings that depend on the number of training pairs."""
 
+import json
 from collections.abc import Callable
 
 import pytest
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from attnlab.config.by_pairs import at_pairs, tables
 from attnlab.config.checks import check_settings
 from attnlab.errors import UsageError
+from attnlab.files.run_identity import identify, identity, short_hash
 from attnlab.jobs.preflight import any_token, build_on_meta
 from attnlab.training.own_parts import check_parts
 
@@ -47,3 +49,10 @@ def test_network_before_the_data_are_read_has_the_first_values(composed: Compose
     config = composed(TABLE, "attention=additive", "attention_size={1:5,9:7}")
     parts = [*check_parts(config, build_on_meta(config), any_token(), shipped=True)]
     assert "attention attnlab.nn.attention.Additive" in parts
+
+
+def test_runs_differ_by_a_table_as_by_one_value(composed: Composed) -> None:
+    one, other = (identity(OmegaConf.to_container(composed(*words))) for words in ((TABLE,), ()))
+    assert {name for name in one if one[name] != other[name]} == {"encoder.size"}
+    as_json = json.loads(json.dumps(OmegaConf.to_container(composed(TABLE), resolve=True)))
+    assert short_hash(identity(as_json)) == identify(composed(TABLE))

@@ -103,8 +103,21 @@ def test_known_rows_of_every_readout_are_loaded(composed: Composed, saved: Sourc
         assert torch.equal(table[:OLD_SIZE], weights[name])
 
 
-def test_another_mechanism_keeps_the_parts_that_fit(composed: Composed, saved: Source) -> None:
+def test_network_of_other_sizes_is_warned_of(
+    composed: Composed, saved: Source, caplog: pytest.LogCaptureFixture
+) -> None:
+    _, record = start(composed, saved, "encoder.size=5", "decoder.size=9", "embedding.size=7", tokenizer=OLD)
+    assert record["left_out"] > record["loaded"]
+    (warning,) = [each.message for each in caplog.records if each.levelname == "WARNING"]
+    assert warning.startswith(f"init.from: {record['left_out']:,} of ")
+    assert warning.endswith(f"give this run the sizes of {saved.path}")
+
+
+def test_another_mechanism_keeps_the_parts_that_fit(
+    composed: Composed, saved: Source, caplog: pytest.LogCaptureFixture
+) -> None:
     network, record = start(composed, saved, "attention=dot", tokenizer=OLD)
+    assert "init.from" not in caplog.text
     attention = [name for name in saved.weights if part_of(name) == "decoder.attention"]
     assert attention
     assert record["left_out"] == sum(saved.weights[name].numel() for name in attention)

@@ -110,11 +110,16 @@ def is_neutral(name: str, value: Any) -> bool:
 
 
 def flatten(settings: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
-    """Return every setting by its dotted name."""
+    """Return every setting by its dotted name; a table by numbers of training pairs is one value."""
     flat: dict[str, Any] = {}
     for key, value in settings.items():
         name = f"{prefix}{key}"
-        flat |= flatten(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
+        if not isinstance(value, Mapping):
+            flat[name] = value
+        elif value and all(str(each).isdigit() for each in value):
+            flat[name] = {str(each): content for each, content in value.items()}  # as in JSON
+        else:
+            flat |= flatten(value, f"{name}.")
     return flat
 
 
