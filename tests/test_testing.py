@@ -3,10 +3,11 @@
 import runpy
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnlab.nn.attention import Additive
 from attnlab.nn.encoders import Encoder
@@ -118,6 +119,21 @@ def write_cosine(folder: Path, source: str) -> type:
     path = folder / "cosine.py"
     path.write_text(source)
     return runpy.run_path(str(path))["Cosine"]
+
+
+class Scaled(Additive):
+    """Additive attention with a parameter that is not trained."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.scale = nn.Parameter(torch.tensor(2.0), requires_grad=False)
+
+    def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
+        return super().score(query, keys, state) * self.scale
+
+
+def test_mechanism_with_a_frozen_parameter_passes() -> None:
+    check_attention(partial(Scaled, size=6))
 
 
 class PaddedMean(Encoder):

@@ -13,6 +13,7 @@ from statistics import fmean
 
 import torch
 
+from attnlab.config.by_pairs import at_pairs
 from attnlab.config.compose import compose_run
 from attnlab.training import build, components
 
@@ -59,6 +60,7 @@ def measure(name: str, overrides: list[str]) -> list[tuple[object, ...]]:
     configs = {order: compose_run(words) for order, words in orders.items()}
     config = configs[RANDOM]
     corpus = build.build_corpus(config)
+    config = at_pairs(config, len(corpus.train))
     vocabularies = build.build_vocabularies(config, corpus)
     settings = timing.Settings.of(config)
     module = components.build_module(config, build.build_network(config, vocabularies), vocabularies, corpus)

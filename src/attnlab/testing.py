@@ -138,7 +138,8 @@ class Part:
     def check_gradients(self, value: Tensor, leaves: Mapping[str, Tensor], *, needed: bool = True) -> None:
         """Check the gradients of a result [] for tensors of any shape, of which one needs a gradient."""
         gradients = {}
-        if value.requires_grad:
+        leaves = {name: leaf for name, leaf in leaves.items() if leaf.requires_grad}  # others are frozen
+        if value.requires_grad and leaves:
             found = torch.autograd.grad(value, [*leaves.values()], allow_unused=True)
             gradients = {name: each for name, each in zip(leaves, found, strict=True) if each is not None}
         for name, gradient in gradients.items():

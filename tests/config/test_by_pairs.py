@@ -1,58 +1,89 @@
 """Settings that depend on the number of training pairs."""
 
-import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from attnlab.config.by_pairs import at_pairs, tables
+import attnlab
+from attnlab.config.by_pairs import at_pairs, each_size, settings_by_pairs, values_by_pairs
 from attnlab.config.checks import check_settings
 from attnlab.errors import UsageError
-from attnlab.files.run_identity import identify, identity, short_hash
-from attnlab.jobs.preflight import any_token, build_on_meta
-from attnlab.training.own_parts import check_parts
+from attnlab.jobs.preflight import find_error
+from attnlab.nn.seq2seq import Seq2Seq
+from commands import TINY_REVERSE
+from commands import attnlab as run_attnlab
 
 Composed = Callable[..., DictConfig]
-TABLE = "encoder.size={5:8,100:12}"
+SIZES = "encoder.size=8 100:12"
+G2P = ("experiment=g2p", "data.train=a.tsv", "data.val=b.tsv")
 
 
-@pytest.mark.parametrize(("pairs", "size"), [(1, 8), (5, 8), (99, 8), (100, 12), (7000, 12)])
+@pytest.mark.parametrize(("pairs", "size"), [(0, 8), (1, 8), (99, 8), (100, 12), (7000, 12)])
 def test_the_largest_number_that_is_reached_counts(pairs: int, size: int, composed: Composed) -> None:
-    config = composed(TABLE)
-    assert [*tables(config)] == ["encoder.size"]
-    chosen = at_pairs(config, pairs)
-    assert chosen.encoder.size == size
-    assert tables(config)
-    assert not tables(chosen)
+    config = composed(SIZES)
+    assert settings_by_pairs(config) == {"encoder.size": {1: 8, 100: 12}}
+    assert at_pairs(config, pairs).encoder.size == size
+    assert config.encoder.size == "8 100:12"
+    assert [each.encoder.size for each in each_size(config)] == [8, 12]
 
 
-def test_tables_are_copied_by_interpolations_and_replaced_by_one_value(composed: Composed) -> None:
-    config = composed("attention_size={1:8,50:16}", "attention=additive")
-    assert at_pairs(config, 60).attention.size == 16
-    recipe = ("experiment=g2p", "data.train=a.tsv", "data.val=b.tsv", "embedding.size=96", "attention_size=7")
-    config = composed(*recipe)
-    assert config.embedding.size == 96
-    assert not {"embedding.size", "attention_size", "attention.score.size"} & {*tables(config)}
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("encoder.size", 8),
+        ("encoder.size", "8"),
+        ("encoder.size", "8 9"),
+        ("encoder.size", "8 90:9 50:7"),  # not in ascending order
+        ("encoder.size", "8 0:9"),
+        ("encoder.size", "8 1:9"),
+        ("batching.batch_size", "8 9:9"),  # not of the network
+        ("encoder.size", {1: 8, 9: 9}),
+    ],
+)
+def test_other_values_do_not_depend_on_the_pairs(name: str, value: object) -> None:
+    assert values_by_pairs(name, value) == {}
 
 
-def test_each_value_of_a_table_is_checked(composed: Composed) -> None:
-    check_settings(composed(TABLE))
-    with pytest.raises(UsageError, match=r"^encoder.size=.*must be a whole number ≥ 1"):
-        check_settings(composed("encoder.size={5:8,100:0}"))
-    with pytest.raises(UsageError, match=r"^batching.batch_size=.*must be a whole number"):
-        check_settings(composed("batching.batch_size={5:8,100:16}"))  # only settings of the network
+def test_overrides_replace_them_and_interpolations_copy_them(composed: Composed) -> None:
+    assert at_pairs(composed("attention_size=8 50:16", "attention=additive"), 60).attention.size == 16
+    config = composed(*G2P, "embedding.size=96", "encoder.size=32 500:96", "attention_size=7")
+    found = settings_by_pairs(config)
+    assert not {"embedding.size", "attention_size", "attention.score.size"} & {*found}
+    assert found["encoder.size"] == {1: 32, 500: 96}
+    assert found["readout.dropout"] == {1: 0.4, 3000: 0.3}
 
 
-def test_network_before_the_data_are_read_has_the_first_values(composed: Composed) -> None:
-    assert build_on_meta(composed(TABLE)).encoder.memory_size == 2 * 8
-    config = composed(TABLE, "attention=additive", "attention_size={1:5,9:7}")
-    parts = [*check_parts(config, build_on_meta(config), any_token(), shipped=True)]
-    assert "attention attnlab.nn.attention.Additive" in parts
+def test_each_value_is_checked(composed: Composed) -> None:
+    check_settings(composed(SIZES))
+    for setting in ("encoder.size=8 100:0", "encoder.size=8 100:x", "batching.batch_size=8 100:16"):
+        with pytest.raises(UsageError, match=r"=.?8 100:.*must be a whole number"):
+            check_settings(composed(setting))
+    positions = ("decoder=transformer", "decoder.positions=learned", "search.max_length=30")
+    check_settings(composed(*positions, "decoder.max_positions=31 300:40"))
+    with pytest.raises(UsageError, match=r"must be less than decoder.max_positions=20"):
+        check_settings(composed(*positions, "decoder.max_positions=40 300:20"))
 
 
-def test_runs_differ_by_a_table_as_by_one_value(composed: Composed) -> None:
-    one, other = (identity(OmegaConf.to_container(composed(*words))) for words in ((TABLE,), ()))
-    assert {name for name in one if one[name] != other[name]} == {"encoder.size"}
-    as_json = json.loads(json.dumps(OmegaConf.to_container(composed(TABLE), resolve=True)))
-    assert short_hash(identity(as_json)) == identify(composed(TABLE))
+def test_networks_of_all_sizes_are_built_before_a_sweep(composed: Composed) -> None:
+    error = find_error(composed("attention=multihead", "attention.heads=4", "attention_size=64 300:130"))
+    assert error is not None
+    assert "attention.heads=4 must divide attention.size=130" in error
+
+
+def test_module_and_its_configuration_have_the_chosen_values() -> None:
+    pairs = [("a b", "b a"), ("b c c", "c c b")]
+    module, _ = attnlab.build(train=pairs * 60, val=pairs, encoder={"size": "8 100:12"})
+    assert isinstance(module.network, Seq2Seq)
+    assert module.network.encoder.memory_size == 2 * 12
+    assert module.config is not None
+    assert module.config.encoder.size == 12
+
+
+@pytest.mark.slow
+def test_commands_take_them(tmp_path: Path) -> None:
+    sizes = ("encoder.size=6 5000:9", "trainer.max_steps=auto", "trainer.max_epochs=-1")
+    run_attnlab("bench", *TINY_REVERSE, *sizes, "--no-search", "--rounds=1", "--batches=1", folder=tmp_path)
+    checked = run_attnlab("check", *TINY_REVERSE, *sizes, folder=tmp_path)
+    assert checked.stdout.count("encoder attnlab.nn.encoders.RecurrentEncoder  keeps its contract") == 1

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 from hydra.errors import InstantiationException
+from omegaconf import OmegaConf
 
 import attnlab
 import hydra_plugins.attnlab_launchers
 from attnlab.config.hydra_versions import IS_1_4, get_args_parser, instantiate
+from attnlab.config.trust import targets
 from commands import clean_environment
 from forked import ATTNLAB
 
@@ -48,6 +50,9 @@ def test_composing_gives_no_warnings(tmp_path: Path) -> None:
 
 def test_hydra_1_4_refuses_functions_of_packages_that_a_section_does_not_name() -> None:
     assert instantiate({"_target_": "builtins.dict", "a": {"_target_": "builtins.int"}}) == {"a": 0}
+    inner = OmegaConf.create({"_target_": "builtins.int"})
+    assert instantiate({"_target_": "builtins.dict", "a": inner}) == {"a": 0}
+    assert targets({"_target_": "builtins.dict", "a": inner}) == ["builtins.dict", "builtins.int"]
     getter = {"_target_": "attnlab.training.build.get_object", "path": "os.getpid"}
     if not IS_1_4:
         assert instantiate(getter) is os.getpid

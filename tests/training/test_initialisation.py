@@ -103,14 +103,13 @@ def test_known_rows_of_every_readout_are_loaded(composed: Composed, saved: Sourc
         assert torch.equal(table[:OLD_SIZE], weights[name])
 
 
-def test_network_of_other_sizes_is_warned_of(
+def test_starting_with_other_sizes_is_warned_of(
     composed: Composed, saved: Source, caplog: pytest.LogCaptureFixture
 ) -> None:
     _, record = start(composed, saved, "encoder.size=5", "decoder.size=9", "embedding.size=7", tokenizer=OLD)
     assert record["left_out"] > record["loaded"]
     (warning,) = [each.message for each in caplog.records if each.levelname == "WARNING"]
-    assert warning.startswith(f"init.from: {record['left_out']:,} of ")
-    assert warning.endswith(f"give this run the sizes of {saved.path}")
+    assert warning.startswith(f"init.from={saved.path}: {record['left_out']:,} parameters have another shape")
 
 
 def test_another_mechanism_keeps_the_parts_that_fit(

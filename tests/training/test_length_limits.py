@@ -139,10 +139,9 @@ def test_steps_follow_from_the_number_of_pairs(
     assert chosen.decoder.size == (256, 128)[pairs < 300]
     assert chosen.embedding.dropout == chosen.encoder.dropout == (0.2, 0.3)[pairs < 3000]
     assert chosen.readout.dropout == (0.3, 0.4)[pairs < 3000]
-    tables, length = caplog.messages
-    assert tables.startswith(f"{pairs:,} training pairs: ")
-    assert tables.endswith(", from tables")
-    assert f" encoder.size={chosen.encoder.size}," in tables
+    sizes, length = caplog.messages
+    assert sizes.startswith(f"{pairs:,} training pairs: ")
+    assert f" encoder.size={chosen.encoder.size}," in sizes
     assert length == f"{pairs:,} training pairs: trainer.max_steps={steps}, from trainer.max_steps=auto"
     fixed = composed("experiment=g2p", "data.train=a.tsv", "data.val=b.tsv", "trainer.max_steps=70")
     assert choose_by_pairs(fixed, pairs).trainer.val_check_interval == 17

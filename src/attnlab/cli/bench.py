@@ -80,7 +80,7 @@ def measure(
     """Time batches of configurations in alternation, by the work and the label; a first round warms up."""
     from attnlab.jobs.logs import silent_lightning
 
-    systems = {label: (config, *_build(config)) for label, config in configs.items()}
+    systems = {label: _build(config) for label, config in configs.items()}
     rows: dict[str, Timings] = {}
     for number in range(rounds + 1):
         for label, system in systems.items():
@@ -104,9 +104,7 @@ def _build(config: DictConfig) -> tuple[Seq2SeqModule, Seq2SeqData]:
     return module, data
 
 
-def _time_round(
-    config: DictConfig, module: Seq2SeqModule, data: Seq2SeqData, count: int, *, search: bool
-) -> dict[str, Timings]:
+def _time_round(module: Seq2SeqModule, data: Seq2SeqData, count: int, *, search: bool) -> dict[str, Timings]:
     """Train on the first batches of an epoch, then decode as many of the validation split."""
     import torch
     from lightning.pytorch.callbacks import LambdaCallback
@@ -130,8 +128,9 @@ def _time_round(
 
     timer: Any = LambdaCallback(on_train_batch_start=start, on_train_batch_end=end)
     limits = {"max_epochs": 1, "max_steps": -1, "limit_train_batches": count, "limit_val_batches": 0}
+    assert module.config is not None
     trainer = components.quiet_trainer(
-        config, callbacks=[timer], devices=1, num_nodes=1, strategy="auto", **limits
+        module.config, callbacks=[timer], devices=1, num_nodes=1, strategy="auto", **limits
     )
     trainer.fit(module.train(), datamodule=data)
     if not search:

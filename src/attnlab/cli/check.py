@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
+    from attnlab.config.by_pairs import each_size
     from attnlab.config.checks import check_settings
     from attnlab.config.compose import compose_run, usage_errors
     from attnlab.jobs.preflight import any_token, build_on_meta
@@ -31,6 +32,11 @@ def main(options: argparse.Namespace) -> int:
     with usage_errors():
         config = compose_run(options.overrides)
     check_settings(config)
-    for part in check_parts(config, build_on_meta(config), any_token(), shipped=True):
+    checked = (
+        part
+        for sized in each_size(config)
+        for part in check_parts(sized, build_on_meta(sized), any_token(), shipped=True)
+    )
+    for part in dict.fromkeys(checked):
         print_line(f"{part}  keeps its contract")
     return 0

@@ -1,36 +1,51 @@
 """Settings of the network that depend on the number of training pairs.
 
-Such a setting is a table from numbers of training pairs to values: `{1: 64, 300: 128}` is 64 for up to 299
-pairs, and 128 for more. One value in its place holds for any number.
+The text `64 300:128` is 64 for up to 299 training pairs, and 128 for more; further numbers of pairs may
+follow, in ascending order. An override replaces such a text, while a mapping would be merged with it.
 """
 
-from collections.abc import Mapping
+import re
 from typing import Any
 
+import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from attnlab.config.trust import walk
 
-SECTIONS = ("embedding", "target_embedding", "encoder", "attention", "attention_size", "decoder", "readout")
-"""Sections and settings in which tables are allowed."""
+ALLOWED_IN = ("embedding", "target_embedding", "encoder", "attention", "attention_size", "decoder", "readout")
+"""Sections, and settings outside all sections, that may have such texts."""
 
 
-def is_table(name: str, value: Any) -> bool:
-    """Return whether the value of a setting, given by its dotted name, is a table."""
-    keys = value.keys() if isinstance(value, Mapping) else ()
-    return name.partition(".")[0] in SECTIONS and bool(keys) and all(str(key).isdigit() for key in keys)
+def values_by_pairs(name: str, value: Any) -> dict[int, Any]:
+    """Return the values of a setting by the least number of training pairs for which they hold.
+
+    It is empty if the setting, given by its dotted name, has one value.
+    """
+    if name.partition(".")[0] not in ALLOWED_IN or not re.fullmatch(r"\S+( [1-9]\d*:\S+)+", str(value)):
+        return {}
+    first, *others = str(value).split(" ")
+    pairs = [("1", first), *(each.split(":", 1) for each in others)]
+    numbers = [int(least) for least, _ in pairs]
+    if numbers != sorted({*numbers}):
+        return {}
+    return {int(least): yaml.safe_load(text) for least, text in pairs}
 
 
-def tables(config: DictConfig) -> dict[str, Mapping[Any, Any]]:
-    """Return the tables of a configuration by the dotted names of their settings."""
-    nodes = walk(OmegaConf.to_container(config, resolve=True), key="")
-    return {name: node for key, node in nodes if is_table(name := key.removeprefix("."), node)}
+def settings_by_pairs(config: DictConfig) -> dict[str, dict[int, Any]]:
+    """Return the values by numbers of training pairs of all settings that have them, by dotted name."""
+    nodes = {key.removeprefix("."): node for key, node in walk(OmegaConf.to_container(config), key="")}
+    return {name: found for name, node in nodes.items() if (found := values_by_pairs(name, node))}
 
 
-def at_pairs(config: DictConfig, pairs: int = 1) -> DictConfig:
-    """Return the configuration with the value for a number of training pairs in the place of each table."""
+def at_pairs(config: DictConfig, pairs: int) -> DictConfig:
+    """Return the configuration with the values for a number of training pairs."""
     config = config.copy()
-    for name, table in tables(config).items():
-        least = max((key for key in table if int(key) <= pairs), key=int, default=min(table, key=int))
-        OmegaConf.update(config, name, table[least], merge=False)
+    for name, values in settings_by_pairs(config).items():
+        OmegaConf.update(config, name, values[max(least for least in values if least <= max(pairs, 1))])
     return config
+
+
+def each_size(config: DictConfig) -> list[DictConfig]:
+    """Return the configurations for the numbers of training pairs from which a value changes."""
+    numbers = {1, *(least for values in settings_by_pairs(config).values() for least in values)}
+    return [at_pairs(config, number) for number in sorted(numbers)]

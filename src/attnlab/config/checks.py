@@ -17,7 +17,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from omegaconf import DictConfig, OmegaConf, open_dict
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from attnlab.config.by_pairs import is_table
+from attnlab.config.by_pairs import values_by_pairs
 from attnlab.config.construct import Arguments, arguments_of
 from attnlab.config.options import (
     CONF,
@@ -84,8 +84,8 @@ def check_plain(settings: Any, config: DictConfig | None = None, *, imported: bo
         raise UsageError("trainer.max_epochs=-1: set trainer.max_steps to the number of steps to train")
     decoder, longest = settings["decoder"], settings["search"].get("max_length")
     places = decoder.get("max_positions", longest)
-    learned = decoder.get("positions") == "learned" and isinstance(places, int)  # not a table
-    if learned and longest is not None and places <= longest:
+    places = min(values_by_pairs("decoder.max_positions", places).values(), default=places)
+    if decoder.get("positions") == "learned" and longest is not None and places <= longest:
         raise UsageError(
             f"search.max_length={longest}: must be less than decoder.max_positions={places}, the number of "
             "learned positions"
@@ -128,7 +128,7 @@ def check_values(
                 if value is not None or not SECTIONS[name].optional:
                     _check_section(name, value)
             elif key in known.types:
-                each = value.values() if is_table(name, value) else [value]
+                each = [*values_by_pairs(name, value).values()] or [value]
                 problem = next(filter(None, (find_problem(known.types[key], one) for one in each)), None)
                 if problem is None:
                     continue

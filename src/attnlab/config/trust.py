@@ -72,7 +72,8 @@ def check(config: Any, source: Path | str, trust: Sequence[str] = ()) -> None:
 
 def targets(node: Any) -> list[str]:
     """Return the names of the classes and functions that a section and the sections in it name."""
-    values = OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
+    section = node if OmegaConf.is_config(node) else OmegaConf.create(node)  # which may contain sections
+    values = OmegaConf.to_container(section, resolve=True)
     named = (value for key, value in walk(values) if key.rpartition(".")[2] == "_target_")
     return [name for name in named if isinstance(name, str)]
 

@@ -110,16 +110,11 @@ def is_neutral(name: str, value: Any) -> bool:
 
 
 def flatten(settings: Mapping[Any, Any], prefix: str = "") -> dict[str, Any]:
-    """Return every setting by its dotted name; a table by numbers of training pairs is one value."""
+    """Return every setting by its dotted name."""
     flat: dict[str, Any] = {}
     for key, value in settings.items():
         name = f"{prefix}{key}"
-        if not isinstance(value, Mapping):
-            flat[name] = value
-        elif value and all(str(each).isdigit() for each in value):
-            flat[name] = {str(each): content for each, content in value.items()}  # as in JSON
-        else:
-            flat |= flatten(value, f"{name}.")
+        flat |= flatten(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
     return flat
 
 

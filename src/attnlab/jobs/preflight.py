@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from omegaconf import DictConfig, OmegaConf
 
+from attnlab.config.by_pairs import at_pairs, each_size
 from attnlab.config.checks import check_settings
 from attnlab.config.construct import construct
 from attnlab.data.tokenization.tokenizer import Tokenizer
@@ -44,11 +45,12 @@ def find_error(config: DictConfig) -> str | None:
     """Return why a configuration cannot be built (an unknown argument, sizes that do not fit), or None."""
     try:
         check_settings(config)
-        network = build_on_meta(config)
-        with torch.device("meta"):
-            construct(config.optimizer, params=network.parameters())
-        for _ in check_parts(config, network, any_token()):
-            pass
+        for sized in each_size(config):
+            network = build_on_meta(sized)
+            with torch.device("meta"):
+                construct(config.optimizer, params=network.parameters())
+            for _ in check_parts(sized, network, any_token()):
+                pass
     except UserError as error:
         return str(error)
     except Exception:
@@ -57,9 +59,9 @@ def find_error(config: DictConfig) -> str | None:
 
 
 def build_on_meta(config: DictConfig) -> Seq2Seq:
-    """Build the network of a configuration on the meta device, for a vocabulary of a few tokens."""
+    """Build the network of a configuration on the meta device, for a pair with a vocabulary of a few tokens."""
     with torch.device("meta"):
-        return build_network(config, Vocabularies(any_token(), any_token()))
+        return build_network(at_pairs(config, 1), Vocabularies(any_token(), any_token()))
 
 
 def any_token() -> Tokenizer:

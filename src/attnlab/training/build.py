@@ -16,7 +16,6 @@ from hydra.utils import get_object
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
-from attnlab.config.by_pairs import at_pairs
 from attnlab.config.construct import accepted, construct, constructor, report_errors, section
 from attnlab.data.corpus import Corpus, Pair, Preparation, plain_pair
 from attnlab.data.examples import Examples, encode
@@ -132,8 +131,7 @@ def encode_pairs(config: DictConfig, vocabularies: Vocabularies, pairs: list[Pai
 
 
 def build_network(config: DictConfig, vocabularies: Vocabularies) -> Seq2Seq:
-    """Build embeddings, encoder, bridge, attention, decoder and readout; of tables, the first value."""
-    config = at_pairs(config)
+    """Build embeddings, encoder, bridge, attention, decoder and readout."""
     config = match_decoder_size(config, vocabularies, match=config.attention.get("match"))
     source_embedding, target_embedding = _build_embeddings(config, vocabularies)
     encoder_settings = section(config, "encoder")

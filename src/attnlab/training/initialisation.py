@@ -130,12 +130,13 @@ def initialise(network: Seq2Seq, vocabularies: Vocabularies, source: Source) -> 
     for line in _describe(counts):
         log.info("%s", line)
     totals = {name.replace(" ", "_"): sum(each.values()) for name, each in counts.items()}
-    if totals["left_out"] > totals["loaded"]:
+    resized = sum(counts["left out"][name] for name in counts["left out"].keys() & known)
+    if resized > totals["loaded"]:
         log.warning(
-            "init.from: %s of %s parameters are not loaded, mostly because sizes differ: give this run the "
-            "sizes of %s",
-            *(f"{count:,}" for count in (totals["left_out"], totals["left_out"] + totals["loaded"])),
+            "init.from=%s: %s parameters have another shape in this network and are not loaded: give it the "
+            "sizes of that run",
             source.path,
+            f"{resized:,}",
         )
     return {"checkpoint": str(source.path), "sha256": source.sha256, **totals}
 

@@ -6,7 +6,7 @@ from math import ceil, inf
 
 from omegaconf import DictConfig, OmegaConf
 
-from attnlab.config.by_pairs import at_pairs, tables
+from attnlab.config.by_pairs import at_pairs, settings_by_pairs
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.digests import SPLIT_NAMES
 from attnlab.data.examples import Examples
@@ -31,14 +31,16 @@ GROWTH = 0.6
 
 
 def choose_by_pairs(config: DictConfig, pairs: int) -> DictConfig:
-    """Return the configuration with what this many pairs choose: values of tables, `trainer.max_steps=auto`.
+    """Return the configuration with the settings that depend on the number of training pairs.
+
+    They are those of `attnlab.config.by_pairs` and `trainer.max_steps=auto`.
 
     With `trainer.val_check_interval=auto` there are four validations.
     """
-    found, config = tables(config), at_pairs(config, pairs)
-    if found:
-        values = ", ".join(f"{name}={OmegaConf.select(config, name)}" for name in found)
-        log.info("%s training pairs: %s, from tables", f"{pairs:,}", values)
+    names, config = [*settings_by_pairs(config)], at_pairs(config, pairs)
+    if names:
+        values = ", ".join(f"{name}={OmegaConf.select(config, name)}" for name in names)
+        log.info("%s training pairs: %s", f"{pairs:,}", values)
     trainer = config.trainer
     steps = trainer.max_steps
     if steps == "auto":

@@ -15,7 +15,6 @@ from hydra.utils import get_object
 from omegaconf import DictConfig
 from torch import Tensor
 
-from attnlab.config.by_pairs import at_pairs
 from attnlab.config.construct import accepted, construct, constructor, section
 from attnlab.config.trust import targets
 from attnlab.data.tokenization.tokenizer import Tokenizer
@@ -49,7 +48,6 @@ def check_parts(
     Yields:
         The name of each part that passed, such as "attention cosine.Cosine".
     """
-    config = at_pairs(config)
     given = accepted(config.encoder, tokenizer=tokenizer)
     sizes = {name: getattr(network.decoder.attention, name) for name in ("query_size", "memory_size")}
     normaliser = construct(section(config, "normaliser"))
