@@ -59,7 +59,7 @@ def find_error(config: DictConfig) -> str | None:
 
 
 def build_on_meta(config: DictConfig) -> Seq2Seq:
-    """Build the network of a configuration on the meta device, for a pair with a vocabulary of a few tokens."""
+    """Build the network of a configuration on the meta device, for one pair of a few tokens."""
     with torch.device("meta"):
         return build_network(at_pairs(config, 1), Vocabularies(any_token(), any_token()))
 
