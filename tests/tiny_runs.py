@@ -4,6 +4,7 @@ import torch
 from lightning import Trainer
 from omegaconf import DictConfig
 
+from attnlab.config.by_pairs import at_pairs
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.training import build, components
 from attnlab.training.module import Seq2SeqModule
@@ -37,6 +38,7 @@ def build_all(config: DictConfig):
     vocabularies = build.build_vocabularies(config, corpus)
     data = components.build_data(config, corpus, vocabularies)
     data.setup("fit")
+    config = at_pairs(config, len(corpus.train))
     network = build.build_network(config, vocabularies)
     return components.build_module(config, network, vocabularies, corpus), data
 
