@@ -140,8 +140,8 @@ class Part:
         gradients = {}
         leaves = {name: leaf for name, leaf in leaves.items() if leaf.requires_grad}  # others are frozen
         if value.requires_grad and leaves:
-            found = torch.autograd.grad(value, [*leaves.values()], allow_unused=True)
-            gradients = {name: each for name, each in zip(leaves, found, strict=True) if each is not None}
+            computed = torch.autograd.grad(value, [*leaves.values()], allow_unused=True)
+            gradients = {name: each for name, each in zip(leaves, computed, strict=True) if each is not None}
         for name, gradient in gradients.items():
             if not gradient.isfinite().all():
                 self.fail("forward", f"has a gradient of NaN or infinity for {name}")

@@ -82,8 +82,9 @@ def test_module_and_its_configuration_have_the_chosen_values() -> None:
 
 
 @pytest.mark.slow
-def test_commands_take_them(tmp_path: Path) -> None:
+def test_bench_and_check_accept_settings_by_pairs(tmp_path: Path) -> None:
     sizes = ("encoder.size=6 5000:9", "trainer.max_steps=auto", "trainer.max_epochs=-1")
+    sizes += ("trainer.val_check_interval=auto", "trainer.check_val_every_n_epoch=null")
     run_attnlab("bench", *TINY_REVERSE, *sizes, "--no-search", "--rounds=1", "--batches=1", folder=tmp_path)
     checked = run_attnlab("check", *TINY_REVERSE, *sizes, folder=tmp_path)
     assert checked.stdout.count("encoder attnlab.nn.encoders.RecurrentEncoder  keeps its contract") == 1

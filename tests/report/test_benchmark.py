@@ -136,6 +136,8 @@ def test_aggregates_use_the_seeds_that_a_model_has_on_every_test_set() -> None:
 def test_a_model_that_lacks_a_test_set_is_not_ranked() -> None:
     results = Results([*two_tasks(), score("sort", "mean", 0, "1111")])
     assert [*ranking(results).text.index] == ["additive", "dot"]
+    assert ranking(results).notes[1:] == ["Not ranked, for lack of some test sets: mean."]
+    assert not ranking(results.only([("sort", "test")])).notes[1:]
     assert [*ranking(results.only([("sort", "test")])).text.index] == ["mean", "dot", "additive"]
 
 

@@ -4,13 +4,14 @@ from pathlib import Path
 import pytest
 from omegaconf import DictConfig
 
+from attnlab.config.by_pairs import choose_by_pairs
 from attnlab.data.examples import Examples
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
 from attnlab.training.length_limits import (
     check_positions,
-    choose_by_pairs,
     choose_max_length,
+    choose_steps,
     warn_of_cut_outputs,
     warn_of_unattended_positions,
 )
@@ -126,12 +127,12 @@ def test_texts_beyond_learned_positions_are_an_error_before_training(
         (33_000, 9300),
     ],  # 2 ** 0.6 = 1.52, 10 ** 0.6 = 3.98
 )
-def test_steps_follow_from_the_number_of_pairs(
+def test_steps_sizes_and_dropout_follow_from_the_number_of_pairs(
     pairs: int, steps: int, composed: Callable[..., DictConfig], caplog: pytest.LogCaptureFixture
 ) -> None:
     config = composed("experiment=g2p", "data.train=a.tsv", "data.val=b.tsv")
     with caplog.at_level("INFO"):
-        chosen = choose_by_pairs(config, pairs)
+        chosen = choose_steps(choose_by_pairs(config, pairs), pairs)
     assert (chosen.trainer.max_steps, chosen.trainer.val_check_interval) == (steps, steps // 4)
     assert (
         chosen.embedding.size == chosen.encoder.size == chosen.attention.score.size == (128, 64)[pairs < 300]
@@ -144,5 +145,5 @@ def test_steps_follow_from_the_number_of_pairs(
     assert f" encoder.size={chosen.encoder.size}," in sizes
     assert length == f"{pairs:,} training pairs: trainer.max_steps={steps}, from trainer.max_steps=auto"
     fixed = composed("experiment=g2p", "data.train=a.tsv", "data.val=b.tsv", "trainer.max_steps=70")
-    assert choose_by_pairs(fixed, pairs).trainer.val_check_interval == 17
-    assert choose_by_pairs(default := composed(), pairs) == default
+    assert choose_steps(fixed, pairs).trainer.val_check_interval == 17
+    assert choose_steps(default := composed(), pairs) == default

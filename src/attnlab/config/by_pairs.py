@@ -4,6 +4,7 @@ The text `64 300:128` is 64 for up to 299 training pairs, and 128 for more; furt
 follow, in ascending order. An override replaces such a text, while a mapping would be merged with it.
 """
 
+import logging
 import re
 from typing import Any
 
@@ -11,6 +12,8 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 
 from attnlab.config.trust import walk
+
+log = logging.getLogger(__name__)
 
 ALLOWED_IN = ("embedding", "target_embedding", "encoder", "attention", "attention_size", "decoder", "readout")
 """Sections, and settings outside all sections, that may have such texts."""
@@ -34,7 +37,7 @@ def values_by_pairs(name: str, value: Any) -> dict[int, Any]:
 def settings_by_pairs(config: DictConfig) -> dict[str, dict[int, Any]]:
     """Return the values by numbers of training pairs of all settings that have them, by dotted name."""
     nodes = {key.removeprefix("."): node for key, node in walk(OmegaConf.to_container(config), key="")}
-    return {name: found for name, node in nodes.items() if (found := values_by_pairs(name, node))}
+    return {name: values for name, node in nodes.items() if (values := values_by_pairs(name, node))}
 
 
 def at_pairs(config: DictConfig, pairs: int) -> DictConfig:
@@ -43,6 +46,15 @@ def at_pairs(config: DictConfig, pairs: int) -> DictConfig:
     for name, values in settings_by_pairs(config).items():
         OmegaConf.update(config, name, values[max(least for least in values if least <= max(pairs, 1))])
     return config
+
+
+def choose_by_pairs(config: DictConfig, pairs: int) -> DictConfig:
+    """Return the configuration of `at_pairs`, and log the chosen values."""
+    chosen = at_pairs(config, pairs)
+    if names := [*settings_by_pairs(config)]:
+        values = ", ".join(f"{name}={OmegaConf.select(chosen, name)}" for name in names)
+        log.info("%s training pairs: %s", f"{pairs:,}", values)
+    return chosen
 
 
 def each_size(config: DictConfig) -> list[DictConfig]:

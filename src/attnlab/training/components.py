@@ -16,6 +16,7 @@ from lightning.pytorch.plugins.io import TorchCheckpointIO
 from lightning.pytorch.profilers import AdvancedProfiler, PyTorchProfiler, SimpleProfiler
 from omegaconf import DictConfig
 
+from attnlab.config.by_pairs import choose_by_pairs
 from attnlab.config.construct import accepted, beside, construct, section
 from attnlab.data.corpus import Corpus
 from attnlab.data.datamodule import Seq2SeqData
@@ -42,7 +43,7 @@ from attnlab.training.callbacks.reproducibility import EpochDigests, Reproducibl
 from attnlab.training.checkpoints import checkpoint_contents, read_checkpoint, save_checkpoint
 from attnlab.training.hardware import choose_precision, with_precision
 from attnlab.training.initialisation import find_source, freeze, initialise, load_word_vectors
-from attnlab.training.length_limits import check_positions, choose_by_pairs, choose_max_length
+from attnlab.training.length_limits import check_positions, choose_max_length, choose_steps
 from attnlab.training.loggers import MetricsFile, flatten
 from attnlab.training.module import Seq2SeqModule
 from attnlab.training.module_arguments import module_arguments, monitored
@@ -86,7 +87,7 @@ def build_objects(
     config = choose_by_pairs(config, len(corpus.train))
     config = with_precision(config, run.read_result().get("precision") if run else None)
     config = match_decoder_size(config, vocabularies, match=config.attention.get("match"))
-    config = choose_max_length(config, data)
+    config = choose_steps(choose_max_length(config, data), len(corpus.train))
 
     log.info("building the network")
     network = build_network(config, vocabularies)

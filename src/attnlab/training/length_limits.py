@@ -4,9 +4,8 @@ import logging
 from collections.abc import Sequence
 from math import ceil, inf
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
-from attnlab.config.by_pairs import at_pairs, settings_by_pairs
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.digests import SPLIT_NAMES
 from attnlab.data.examples import Examples
@@ -30,22 +29,17 @@ GROWTH = 0.6
 """Exponent with which they grow: four times as many for ten times as many pairs."""
 
 
-def choose_by_pairs(config: DictConfig, pairs: int) -> DictConfig:
-    """Return the configuration with the settings that depend on the number of training pairs.
-
-    They are those of `attnlab.config.by_pairs` and `trainer.max_steps=auto`.
+def choose_steps(config: DictConfig, pairs: int) -> DictConfig:
+    """Return the configuration with `trainer.max_steps=auto` replaced by a number for this many pairs.
 
     With `trainer.val_check_interval=auto` there are four validations.
     """
-    names, config = [*settings_by_pairs(config)], at_pairs(config, pairs)
-    if names:
-        values = ", ".join(f"{name}={OmegaConf.select(config, name)}" for name in names)
-        log.info("%s training pairs: %s", f"{pairs:,}", values)
     trainer = config.trainer
     steps = trainer.max_steps
     if steps == "auto":
         steps = max(STEPS, round(STEPS * (pairs / STEP_PAIRS) ** GROWTH, -2))
         log.info("%s training pairs: trainer.max_steps=%d, from trainer.max_steps=auto", f"{pairs:,}", steps)
+    config = config.copy()
     config.trainer.max_steps = int(steps)
     if trainer.val_check_interval == "auto":
         config.trainer.val_check_interval = 1.0 if steps == -1 else max(1, int(steps) // 4)

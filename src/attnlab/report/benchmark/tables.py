@@ -118,7 +118,10 @@ def ranking(results: Results) -> Table:
         order = order or [(-each.mean, -mean.mean) for each, mean in zip(improvements, means, strict=True)]
         columns.add(f"{IMPROVEMENT}, {where}", improvements, digits=0, scale=100)
         columns.add(f"interquartile mean, {where}", means, digits=1)
-    table = columns.table("ranking", "All tasks", {"mechanism": models}, [AGGREGATES])
+    notes = [AGGREGATES]
+    if others := sorted({each.model for each in results} - {*models}):
+        notes.append(f"Not ranked, for lack of some test sets: {', '.join(others)}.")
+    table = columns.table("ranking", "All tasks", {"mechanism": models}, notes)
     places = sorted(range(len(order)), key=lambda place: order[place])
     return replace(table, text=table.text.iloc[places], values=table.values.iloc[places])
 
