@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.cli.benchmark import _match, _study
+from attnlab.cli.benchmark import _match, _other_settings, _study
 from attnlab.config.compose import compose_run
+from attnlab.config.options import config_dirs
 from attnlab.report.benchmark import scores
 from commands import attnlab
 
@@ -31,7 +32,8 @@ def test_a_mechanism_is_compared_with_stored_results_and_checked(tmp_path: Path)
     compared = done.stdout.partition("Not compared, for lack of stored results of the same data: ")[2]
     assert {*filter(None, compared.partition(".")[0].split(", "))} == without
     assert "On no test set is it shown to be better than additive." in done.stdout
-    assert re.search(r"Significantly worse than additive over inputs, seed 0: .*reverse \(-", done.stdout)
+    worse = r"Significantly worse than additive over inputs of these networks, seed 0: .*reverse \(-"
+    assert re.search(worse, done.stdout)
     assert "Not comparable with the other rows, and not to be cited: settings beside those" in done.stdout
     assert (
         "seeds 0: 3 or more are needed, without a gap from 0; test sets or seeds are missing: bulg"
@@ -57,9 +59,24 @@ def test_a_mechanism_is_compared_with_stored_results_and_checked(tmp_path: Path)
     )
     assert f"PASS  {len([*ours])} scores follow from their counts" in checked.stdout
     assert "left out: conala, data/conala-train.json does not exist (--corpora FOLDER)" in checked.stdout
-    assert "PASS  task=" in checked.stdout
+    for task in ("reverse", "recall", "cogs"):  # a run of each
+        assert f"PASS  {task}, Mine, seed 0" in checked.stdout
     refused = attnlab("benchmark", "check", str(file), "attention=dot", folder=tmp_path, code=2)
     assert f"was trained with {' '.join(WORDS)} {MATCHED}: if you trust it, append it" in refused.stderr
+
+
+def test_an_option_of_a_mechanism_changes_the_attention_only(tmp_path: Path) -> None:
+    (folder := tmp_path / "conf" / "attention").mkdir(parents=True)
+    option = "defaults: [dot]\n_target_: attnlab.nn.attention.Dot\n"
+    (folder / "mine.yaml").write_text(option)
+    dot = "attention: {_target_: attnlab.nn.attention.Dot, _partial_: true}"
+    wider = f"# @package _global_\n{dot}\nsearch: {{beam_size: 5}}\nencoder: {{layers: 2}}\n"
+    (folder / "wider.yaml").write_text(wider)
+    with config_dirs([str(tmp_path / "conf")]):
+        assert _other_settings(["attention=mine", MATCHED, "logger=none", "paths.output=here"]) == []
+        assert _other_settings(["attention=wider"]) == [
+            "settings that are not those of the suite: encoder.layers, search.beam_size"
+        ]
 
 
 def test_the_name_of_a_stored_mechanism_is_refused(tmp_path: Path) -> None:

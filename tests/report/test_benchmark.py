@@ -187,7 +187,7 @@ def test_table_of_what_is_built_in() -> None:
     known = built_in()
     assert known["dot"] == "nothing about positions"
     assert known["hard_order_0"] == "exactly one position per output"
-    assert known["hard_order_1"].startswith("moves by at most ten positions between two outputs")
+    assert known["hard_order_1"].startswith("starts at the first position and moves to the right")
     assert known["transformer"] == "sinusoidal positions of the source; sinusoidal positions of the outputs"
     assert all(known.values())
     mine = [replace(each, model="mine") for each in two_tasks()]
@@ -205,8 +205,8 @@ def test_sentences_name_the_seeds_that_both_models_have() -> None:
     sentences = describe(results, "dot", compare(results, "dot"))
     # In sort, dot has 75 and 25, and additive 50 and 25: 2.5 of 4 pairs are won; in scan, none
     assert sentences[0] == (
-        "dot improves over additive with a probability of 31 % on inputs like those of training and "
-        "100 % on shifted ones (2 tasks, 2 seeds against 2)."
+        "dot improves over additive with a probability of 31 % [0, 50] on inputs like those of training "
+        "and 100 % on shifted ones, in which equal scores count half (2 tasks, 2 seeds against 2)."
     )
     assert sentences[1:] == [
         f"On no test set is it shown to be {word} than additive." for word in ("better", "worse")
@@ -334,9 +334,54 @@ def test_broken_rules_are_named() -> None:
         for line in (
             *[f"{task}: 1.19 of the parameters of additive"] * (split == "test"),
             *(f"{task}, {split}: another value of {name}" for name in names),
-            f"{task}, {split}: no digest of the outputs",
+            f"{task}, {split}: no outputs",
         )
     ]
+
+
+def test_seeds_cannot_be_chosen_by_a_task_whose_file_changes() -> None:
+    stored = Results([*two_tasks(), score("marathi", "additive", 0, "10")])
+    mine = [
+        replace(score("sort" if split == "test" else "scan", "mine", seed, right, split), parameters=1008)
+        for seed in range(4)
+        for split, right in (("test", "1100"), ("test/longer", "110"))
+    ]
+    mine += [replace(score("scan", "mine", seed, "11000"), parameters=1008) for seed in range(4)]
+    assert violations(Results(mine), stored) == []
+    best = [replace(score("marathi", "mine", seed, "10"), parameters=1008) for seed in (1, 3)]
+    assert violations(Results([*mine, *best]), stored) == ["test sets or seeds are missing: marathi"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cpu": ""}, "sort, test: no cpu"),
+        ({"commit": ""}, "sort, test: no commit"),
+        ({"versions": ""}, "sort, test: no versions"),
+        ({"overrides": "attention=dot attention._target_=mine.Mine", "code": ""}, "no digest of the code"),
+        (
+            {"overrides": "attention=dot attention.size=${oc.env:SIZE,24}"},
+            "settings that another setting or the environment can change: attention.size=${oc.env:SIZE,24}",
+        ),
+    ],
+)
+def test_rows_without_provenance_or_with_changing_settings_are_refused(
+    changes: dict[str, str], message: str
+) -> None:
+    stored = Results(two_tasks())
+    mine = [replace(each, model="mine", **changes) for each in two_tasks() if each.model == "dot"]
+    assert message in violations(Results(mine), stored)
+    assert message not in violations(Results(replace(each, model="mine") for each in two_tasks()), stored)
+
+
+@pytest.mark.parametrize("counts", [[[1, 1], [1, 1], [0, 0], [0, 0]], [[2, 1], [0, 1], [0, 1], [0, 1]]])
+def test_counts_that_no_outputs_have_are_refused(counts: list[list[int]]) -> None:
+    """Wrong inputs that do not count, or an input that counts twice, have scores that follow from them."""
+    stored, changed = Results(two_tasks()), np.array(counts, dtype=np.uint16)
+    mine = score("sort", "mine", 0, "1100")
+    impossible = "sort, test: counts that no outputs have"
+    assert impossible not in violations(Results([mine]), stored)
+    assert impossible in violations(Results([replace(mine, counts=changed)]), stored)
 
 
 def test_equal_scores_have_a_test_over_seeds_too() -> None:
@@ -347,7 +392,7 @@ def test_equal_scores_have_a_test_over_seeds_too() -> None:
         for each in (score("sort", "additive", seed, right), score("sort", "copy", seed, right))
     ]
     sentences = describe(Results(rows), "copy", compare(Results(rows), "copy"))
-    assert "differs by +0.0 points [0.0, 0.0] (paired t test, p = 1.000)." in sentences[1]
+    assert "differs by +0.0 points [0.0, 0.0] on inputs like those of training (p = 1.000)," in sentences[1]
     with pytest.raises(UserError, match="gone has no seed on all of its test sets"):
         describe(Results(rows), "gone", [])
 
@@ -364,8 +409,9 @@ def test_with_three_seeds_the_mean_score_is_tested_over_seeds() -> None:
     assert seed_differences(results, "dot", shifted=True) == pytest.approx([200 / 3] * 3)
     # Mean 33.3, standard error 25 / 3: t = 4 with two degrees of freedom; 4.303 standard errors are 35.9
     assert describe(results, "dot", [])[1] == (
-        "Over seeds 0, 1, 2, its mean score on inputs like those of training differs by +33.3 points "
-        "[-2.5, 69.2] (paired t test, p = 0.057)."
+        "Over seeds 0, 1, 2, its mean score differs by +33.3 points [-2.5, 69.2] on inputs like those of "
+        "training (p = 0.057) and by +66.7 points [66.7, 66.7] on shifted ones (p < 0.001), in paired t "
+        "tests."
     )
 
 

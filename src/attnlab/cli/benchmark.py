@@ -2,7 +2,7 @@
 
 `attnlab benchmark attention=dot attention._target_=cosine.Cosine` checks the mechanism, trains the runs of
 `study=benchmark_v1` that are missing, and compares them with the stored results of the other mechanisms.
-`attnlab benchmark check FILE.csv` checks the results that it wrote, and trains one of their runs again.
+`attnlab benchmark check FILE.csv` checks the results that it wrote, and trains a run of each task again.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import random
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from attnlab.cli import arguments
 from attnlab.errors import INTERRUPTED, UsageError, UserError
@@ -32,6 +33,9 @@ PARTS = ("attention", "encoder", "decoder")
 NOTHING = "nothing about positions"
 
 QUICK = ("reverse", "recall", "cogs")
+
+FREE = re.compile(r"attention\b|paths\.output$|logger\b|hydra\b")
+"""Settings that the command of a mechanism may change, by their names in the composed configuration."""
 
 IMPORTS = ("attnlab.jobs.preflight",)
 
@@ -103,7 +107,8 @@ def main(options: argparse.Namespace) -> int:
     scores.write(ours, output / f"{study}.csv")
     sentences = tables.examples(runs)
     knows = built_in() | {name: options.built_in}
-    _report(ours, stored, name, output / study, _relative_time(options.overrides), sentences, knows)
+    broken = [*scores.violations(ours, stored), *_other_settings(options.overrides)]
+    _report(ours, stored, name, output / study, _relative_time(options.overrides), sentences, knows, broken)
     return code
 
 
@@ -113,6 +118,26 @@ def _study(name: str, overrides: Sequence[str], config: DictConfig) -> str:
     from attnlab.training.own_parts import describe_code
 
     return f"benchmark_{name}_{short_hash([sorted(overrides), describe_code(config).get('parts')])}"
+
+
+def _other_settings(overrides: Sequence[str]) -> list[str]:
+    """Return the rule that is broken if an option file changes more than the attention; else nothing."""
+    from omegaconf import OmegaConf
+
+    from attnlab.config.compose import compose_run
+    from attnlab.files.run_identity import flatten
+    from attnlab.report.benchmark.scores import SUITE
+
+    own, suite = (
+        flatten(cast("dict[str, Any]", OmegaConf.to_container(compose_run([f"study={SUITE}", *words]))))
+        for words in (overrides, ())
+    )
+    names = {
+        name
+        for name in own.keys() | suite.keys()
+        if own.get(name) != suite.get(name) and not FREE.match(name)
+    }
+    return [f"settings that are not those of the suite: {', '.join(sorted(names))}"] if names else []
 
 
 def _match(overrides: Sequence[str]) -> list[str]:
@@ -192,6 +217,7 @@ def _report(
     time: float,
     sentences: Sequence[Sentence],
     knows: Mapping[str, str],
+    broken: Sequence[str],
 ) -> None:
     """Print the comparison with the stored results, and write it as STEM.html and STEM.tex."""
     from attnlab.files.writing import write_atomically
@@ -201,12 +227,11 @@ def _report(
 
     results = scores.join(ours, stored)
     tests = tables.compare(results, name)
-    broken = scores.violations(ours, stored)
     without = sorted({each.task for each in ours} - {each.task for each in results})
     lines = [
         *tables.describe(results, name, tests),
-        f"A training step takes {time:.2f} times as long as with {scores.REFERENCE} on this machine; a "
-        f"training uses at most {max(each.memory for each in ours):,} MB.",
+        f"A training step of reverse takes {time:.2f} times as long as with {scores.REFERENCE} on this "
+        f"machine; a training uses at most {max(each.memory for each in ours):,} MB.",
         *(
             [f"Not compared, for lack of stored results of the same data: {', '.join(without)}."]
             if without
@@ -214,7 +239,13 @@ def _report(
         ),
         tables.NOT_COMPARABLE.format(violations="; ".join(broken))
         if broken
-        else tables.CITATION.format(name=name, digest=scores.stored_digest(), models=len(stored.models)),
+        else tables.CITATION.format(
+            name=name,
+            tasks=len({task for task, _ in results.scores}),
+            seeds=len(ours.seeds(name)),
+            digest=scores.stored_digest(),
+            models=len(stored.models),
+        ),
     ]
     shown = [tables.ranking(results), tables.scores_table(results)]
     knowledge = tables.knowledge_table(results, knows)
@@ -266,7 +297,7 @@ def _models() -> dict[str, list[str]]:
 
 
 def _check(words: Sequence[str], corpora: Path) -> int:
-    """Check that scores follow from their counts, and train one of the runs again, drawn at random.
+    """Check that scores follow from their counts, and train a run of each task again, drawn at random.
 
     The mechanism is that of the command line: a file must not choose the code that is run.
     """
@@ -277,28 +308,46 @@ def _check(words: Sequence[str], corpora: Path) -> int:
         raise UsageError("attnlab benchmark check needs a file: attnlab benchmark check FILE.csv")
     results, tasks = scores.read(Path(words[0])), _available(corpora)
     print_line(f"PASS  {len([*results])} scores follow from their counts")
-    rows = [each for each in results if each.task in tasks]
-    if not rows:
+    runs: dict[str, list[tuple[str, int, str]]] = {}
+    for each in results:
+        runs.setdefault(each.task, []).append((each.model, each.seed, each.overrides))
+    drawn = {task: random.choice(sorted({*rows})) for task, rows in runs.items() if task in tasks}
+    if not drawn:
         raise UserError(f"{words[0]} has no task whose files exist: give their folder, --corpora FOLDER")
-    run = random.choice(rows)
-    if run.overrides != " ".join(words[1:]):
-        raise UsageError(
-            f"{words[0]} was trained with {run.overrides}: if you trust it, append it to the command"
-        )
-    broken = scores.violations(results, scores.read(scores.STORED)) if words[1:] else []
+    for _, _, overrides in drawn.values():
+        if overrides != " ".join(words[1:]):
+            raise UsageError(
+                f"{words[0]} was trained with {overrides}: if you trust it, append it to the command"
+            )
+    broken = (
+        [*scores.violations(results, scores.read(scores.STORED)), *_other_settings(words[1:])]
+        if words[1:]
+        else []
+    )
     for line in broken:
         print_line(f"FAIL  {line}")
-    job = [f"task={run.task}", f"seed={run.seed}", f"model={'own' if words[1:] else run.model}", *words[1:]]
     with tempfile.TemporaryDirectory(prefix="attnlab-benchmark-") as folder:
-        code = _train([f"paths.output={folder}", *job], corpora)
-        again = scores.from_runs(collect([Path(folder)]), words[1:], run.model)
+        models = ["own" if words[1:] else model for model, _, _ in drawn.values()]
+        seeds = [str(seed) for _, seed, _ in drawn.values()]
+        values = {"task": drawn, "model": models, "seed": seeds}
+        jobs = "zip(" + " ".join(f"{name}={','.join(each)}" for name, each in values.items()) + ")"
+        code = _train([f"paths.output={folder}", jobs, *words[1:]], corpora)
+        again = scores.from_runs(collect([Path(folder)]), words[1:])
     if code:
         return code
-    if not [*again]:
-        raise UserError(f"{' '.join(job)} has no outputs to compare")
-    different = {each: lines for each in again if (lines := scores.differences(results, each))}
-    other = all(scores.other_conditions(results, each) for each in different)
-    print_line(f"{'PASS' if not different else 'OTHER' if other else 'FAIL'}  {' '.join(job)}")
-    for line in [line for lines in different.values() for line in lines]:
-        print_line(line)
-    return int(bool(broken or different))
+    if missing := sorted({*drawn} - {each.task for each in again}):
+        raise UserError(f"{', '.join(missing)}: no outputs to compare")
+    passed = not broken
+    for task, (model, seed, _) in drawn.items():
+        rows = [replace(each, model=model) for each in again if each.task == task]
+        different = {each: lines for each in rows if (lines := scores.differences(results, each))}
+        other = all(scores.other_conditions(results, each) for each in different)
+        print_line(
+            f"{'PASS' if not different else 'OTHER' if other else 'FAIL'}  {task}, {model}, seed {seed}"
+        )
+        for line in [line for lines in different.values() for line in lines]:
+            print_line(line)
+        passed = passed and not different
+    if left_out := sorted({*runs} - {*drawn}):
+        print_line(f"not trained again, for lack of files: {', '.join(left_out)}", style="yellow")
+    return int(not passed)

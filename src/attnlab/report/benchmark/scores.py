@@ -333,11 +333,16 @@ def violations(ours: Results, stored: Results) -> list[str]:
     overrides = {text for each in rows for text in re.split(r" (?=[+~]*[\w@./]+=|~)", each.overrides)}
     if other := sorted(text for text in overrides if not ALLOWED.match(text)):
         lines.append(f"settings beside those of the attention: {' '.join(other)}")
+    if varying := sorted(text for text in overrides if "${" in text):
+        lines.append(f"settings that another setting or the environment can change: {' '.join(varying)}")
+    if any("_target_=" in text for text in overrides) and not all(each.code for each in rows):
+        lines.append("no digest of the code")
     if len(seeds) < LEAST_SEEDS or seeds != {*range(len(seeds))}:
         numbers = ", ".join(map(str, sorted(seeds)))
         lines.append(f"seeds {numbers}: {LEAST_SEEDS} or more are needed, without a gap from 0")
     present = {(*each.cell, each.seed) for each in rows}
-    needed = {(*cell, seed) for cell in reference if cell[0] not in CHANGING for seed in seeds}
+    optional = {*CHANGING} - {each.task for each in rows}
+    needed = {(*cell, seed) for cell in reference if cell[0] not in optional for seed in seeds}
     if missing := sorted({task for task, _, _ in needed - present}):
         lines.append(f"test sets or seeds are missing: {', '.join(missing)}")
     for each in rows:
@@ -352,8 +357,28 @@ def violations(ours: Results, stored: Results) -> list[str]:
             for name in ("metric", "inputs", "steps", "data", "train")
             if getattr(each, name) != getattr(first, name)
         ]
-        lines += [] if each.outputs else [f"{each.task}, {each.split}: no digest of the outputs"]
+        lines += [
+            f"{each.task}, {each.split}: no {name}"
+            for name in ("outputs", *CONDITIONS)
+            if not getattr(each, name)
+        ]
+        comparable = each.metric == first.metric and each.counts.shape == first.counts.shape
+        if comparable and not _possible(each, first, stored):
+            lines.append(f"{each.task}, {each.split}: counts that no outputs have")
     return [*dict.fromkeys(lines)]
+
+
+def _possible(row: Score, reference: Score, stored: Results) -> bool:
+    """Return whether the counts of a row are those of the test set.
+
+    Counts that are equal for all stored outputs are those of the references. No input has a score above 100.
+    """
+    counts = np.stack([each.counts for each in stored.only([row.cell])])  # [R, N, C]
+    fixed = (counts == reference.counts).all(axis=(0, 1))  # [C]
+    if (row.counts != reference.counts)[:, fixed].any():
+        return False
+    values = sentence_counts(row.metric).value(row.counts.astype(float))  # [N]
+    return bool(registry.metric(row.metric).of_100(float(np.nanmax(values))) <= 100 + 1e-6)
 
 
 def sentence_counts(metric: str) -> SentenceCounts:

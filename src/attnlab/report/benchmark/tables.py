@@ -37,12 +37,13 @@ AGGREGATES = (
     "interval of the stratified bootstrap over seeds, which is too narrow for few seeds. Same: test sets "
     "with the distribution of the training data. Shifted: longer inputs, or new combinations."
 )
+INPUTS = {"same": "inputs like those of training", "shifted": "shifted ones"}
 BUILT_IN = "Built in: what a mechanism knows of alignments without training, as its option says."
 IMPROVEMENT = f"improvement over {REFERENCE} [%]"
 SCORES = "Exact match in %{others}. After a comma: a shifted test set."
 CITATION = (
-    "To cite: {name}, compared in the attention benchmark, version 1 (The attnlab developers, attnlab "
-    f"{__version__}; stored results {{digest}}, {{models}} mechanisms)."
+    "To cite: {name}, compared on {tasks} tasks with {seeds} seeds in the attention benchmark, version 1 "
+    f"(The attnlab developers, attnlab {__version__}; stored results {{digest}}, {{models}} mechanisms)."
 )
 NOT_COMPARABLE = "Not comparable with the other rows, and not to be cited: {violations}."
 
@@ -182,37 +183,44 @@ def describe(results: Results, model: str, tests: Sequence[Comparison]) -> list[
         raise UserError(
             f"{model} has no seed on all of its test sets: run the command again to train the rest"
         )
-    row = ranking(results).values.loc[model]
+    row = ranking(results).text.loc[model]
     tasks, common = len({task for task, _ in results.scores}), results.seeds(model, REFERENCE)
-    chances = [
-        f"{row[f'{IMPROVEMENT}, {where}']:.0f} % on {inputs}"
-        for where, inputs in (("same", "inputs like those of training"), ("shifted", "shifted ones"))
-        if f"{IMPROVEMENT}, {where}" in row
-    ]
+    shown_in = {where: name for where in INPUTS if (name := f"{IMPROVEMENT}, {where}") in row}
+    chances = [f"{_with_unit(row[name])} on {INPUTS[where]}" for where, name in shown_in.items()]
     own, others = len(results.seeds(model)), len(results.seeds(REFERENCE))
+    counts = f"{tasks} task{'s' * (tasks != 1)}, {own} seed{'s' * (own != 1)} against {others}"
     sentences = [
-        f"{model} improves over {REFERENCE} with a probability of {' and '.join(chances)} "
-        f"({tasks} task{'s' * (tasks != 1)}, {own} seed{'s' * (own != 1)} against {others})."
+        f"{model} improves over {REFERENCE} with a probability of {' and '.join(chances)}, in which equal "
+        f"scores count half ({counts})."
     ]
     seeds = f"seed{'s' * (len(common) != 1)} {', '.join(map(str, common))}"
     if len(common) >= LEAST_SEEDS:
-        differences = seed_differences(results, model, shifted=False)
-        difference, p = estimate(differences), t_test_p_value(differences)
+        found = []
+        for where in shown_in:
+            differences = seed_differences(results, model, shifted=where == "shifted")
+            difference, p = estimate(differences), t_test_p_value(differences)
+            found.append(
+                f"{difference.mean:+.1f} points [{difference.low:.1f}, {difference.high:.1f}] on "
+                f"{INPUTS[where]} (p {'< 0.001' if p < 0.001 else f'= {p:.3f}'})"
+            )
         sentences.append(
-            f"Over {seeds}, its mean score on inputs like those of training differs by "
-            f"{difference.mean:+.1f} points [{difference.low:.1f}, {difference.high:.1f}] "
-            f"(paired t test, p {'< 0.001' if p < 0.001 else f'= {p:.3f}'})."
+            f"Over {seeds}, its mean score differs by {' and by '.join(found)}, in paired t tests."
         )
     for word, sign in (("better", 1), ("worse", -1)):
-        found = [each for each in tests if each.significant and (each.difference or 0) * sign > 0]
-        found.sort(key=lambda each: -abs(registry.metric(each.metric).of_100(each.difference or 0)))
-        listed = ", ".join(_brief(each) for each in found)
+        shown = [each for each in tests if each.significant and (each.difference or 0) * sign > 0]
+        shown.sort(key=lambda each: -abs(registry.metric(each.metric).of_100(each.difference or 0)))
+        listed = ", ".join(_brief(each) for each in shown)
         sentences.append(
-            f"Significantly {word} than {REFERENCE} over inputs, {seeds}: {listed}."
-            if found
+            f"Significantly {word} than {REFERENCE} over inputs of these networks, {seeds}: {listed}."
+            if shown
             else f"On no test set is it shown to be {word} than {REFERENCE}."
         )
     return sentences
+
+
+def _with_unit(text: str) -> str:
+    number, bracket, interval = text.partition(" [")
+    return f"{number} %{bracket}{interval}"
 
 
 def _brief(comparison: Comparison) -> str:
