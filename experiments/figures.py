@@ -4,6 +4,7 @@ Each figure is `PAGE/figure.svg`. A test compares the numbers in its description
 """
 
 import json
+import runpy
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -20,6 +21,8 @@ from attnlab.report.statistics import estimate
 from attnlab.report.style import MUTED, STYLE_SHEET, variant_styles
 
 HERE = Path(__file__).parent
+SPLITS = {"val": "development", "test": "test"}
+"""Names of the splits."""
 
 
 class Row(NamedTuple):
@@ -151,13 +154,18 @@ def fixed_length() -> list[Panel]:
 def formal() -> list[Panel]:
     """Accuracy of `additive` and of the best other network for each task."""
     data = table("formal/results.csv").set_index(["task", "attention"])["accuracy_longer"]
-    means = data.drop("additive", level=1).groupby(level=[0, 1]).mean()
+    means = data.groupby(level=[0, 1]).mean()
+    others = means.drop("additive", level=1)
     rows = []
     for task in means.groupby(level=0).max().sort_values(ascending=False, kind="stable").index:
-        best = means[task].idxmax()
-        label = task.replace("_", " ") + (f" ({best})" if data[task, "additive"].max() < 0.9 else "")
-        for attention, series in (("additive", "additive"), (best, "best other network")):
-            seeds = tuple(100 * data.loc[[(task, attention)]])
+        networks = {"additive": "additive"}
+        label = task.replace("_", " ")
+        if task in others:
+            best = others[task].idxmax()
+            networks[best] = "best other network"
+            label += f" ({best})"
+        for network, series in networks.items():
+            seeds = tuple(100 * data.loc[[(task, network)]])
             rows.append(Row(label, series, sum(seeds) / len(seeds), seeds=seeds))
     return [Panel("right tokens at lengths 41 to 500 [%]", rows, line=(90, "solved"))]
 
@@ -249,23 +257,21 @@ def speed() -> list[Panel]:
 
 
 def transduction() -> list[Panel]:
-    """Word error rates of six mechanisms, means over the corpora that all of them have with three seeds."""
-    data = table("transduction/study.csv").query("seed < 3")
-    data[["corpus", "mechanism"]] = data["variant"].str.rsplit("-", n=1, expand=True)
-    names = ["additive", "general", "hard_order_0", "hard_order_1", "location_sensitive", "pointer_generator"]
-    words, texts = data["test/exact_match"].notna(), data["corpus"].str.contains("-")
+    """Word error rates of pronunciation by language, beside the official ensemble."""
+    official = runpy.run_path(str(HERE / "transduction" / "summary.py"))
+    low = {language: rates[1] for language, rates in official["BASELINE"].items()}
     panels = []
-    for title, chosen, split, corpora in (
-        ("Pronunciation", words, "test", "languages, test files"),
-        ("Inflection", ~words & ~texts, "val", "languages, development files"),
-        ("Normalisation", texts, "val", "corpora, development files"),
+    for title, file, split, baseline in (
+        ("800 training words", "results", "test", low),
+        ("8,000 training words", "medium", "val", official["MEDIUM_BASELINE"]),
     ):
-        right = data[chosen].pivot(
-            index="corpus", columns=["mechanism", "seed"], values=f"{split}/exact_match"
-        )
-        right = right[names].dropna()
-        rows = [over_seeds(1 - right[name].mean(), name, scale=100) for name in names]
-        panels.append(Panel(f"WER [%], {len(right)} {corpora}", rows, title))
+        right = table(f"transduction/{file}.csv").groupby("variant")[f"{split}/exact_match"]
+        rows = []
+        for language, published in baseline.items():
+            seeds = tuple(100 * (1 - right.get_group(language)))
+            rows.append(Row(language, "one network", sum(seeds) / len(seeds), seeds=seeds))
+            rows.append(Row(language, "official ensemble of ten", published))
+        panels.append(Panel(f"WER [%], {SPLITS[split]} files", rows, title, limits=(0, None)))
     return panels
 
 

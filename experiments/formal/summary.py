@@ -36,18 +36,6 @@ TASKS = {
 }
 """Class of the language of each task."""
 SOLVED = 0.9
-MECHANISMS = (
-    "none",
-    "none_matched",
-    "mean",
-    "dot",
-    "general",
-    "location_sensitive",
-    "shift",
-    "mixture",
-    "monotonic",
-)
-"""Mechanisms with the encoder and decoder of `additive`; they have a table of their own."""
 COLUMNS = ("task", "attention", "seed", "accuracy_same", "accuracy_longer", "parameters", "steps", "commit")
 
 
@@ -61,30 +49,12 @@ def main(*runs: str) -> None:
     print(f"✓: solved, a mean of at least {100 * SOLVED:.0f} %.\n")
     cells = []
     for task, language in TASKS.items():
-        scores = {name: longer_accuracies(rows, task, name) for name in attentions if name not in MECHANISMS}
+        scores = {name: longer_accuracies(rows, task, name) for name in attentions}
         shown = ", ".join(f"{name} {percent(values)}" for name, values in scores.items() if values)
         if shown:
             cells.append([task, language, shown])
     columns = ["task", "language", "accuracies"]
     print(markdown(pd.DataFrame(cells, columns=columns).set_index(columns[:2])))
-    mechanisms = [name for name in attentions if name in MECHANISMS]
-    if mechanisms:
-        others = [row for row in rows if row["attention"] in mechanisms and row["seed"] != "0"]
-        repeated = dict.fromkeys(row["task"] for row in others)
-        seeds = f"one seed, three for {' and '.join(repeated)}" if repeated else "one seed"
-        print(f"Mechanisms with the encoder and decoder of `additive`, {seeds}; tasks that one solves:\n")
-        print_solved(rows, mechanisms)
-
-
-def print_solved(rows: list[dict[str, str]], attentions: list[str]) -> None:
-    """Print the accuracies of these networks on the tasks that one of them solves."""
-    columns = ["task", *attentions]
-    cells = []
-    for task in TASKS:
-        scores = [longer_accuracies(rows, task, attention) for attention in attentions]
-        if any(values and fmean(values) >= SOLVED for values in scores):
-            cells.append([task, *map(percent, scores)])
-    print(markdown(pd.DataFrame(cells, columns=columns).set_index("task")))
 
 
 def longer_accuracies(rows: list[dict[str, str]], task: str, attention: str) -> list[float]:
@@ -125,8 +95,6 @@ def accuracy(predictions: list[Prediction], *, ended: bool) -> float:
 
 def percent(values: list[float]) -> str:
     """Return the mean with the lowest and the highest if they differ, and a mark if the task is solved."""
-    if not values:
-        return ""
     shown = mean_and_range([100 * value for value in values], digits=0)
     return f"{shown} ✓" if fmean(values) >= SOLVED else shown
 
