@@ -180,7 +180,7 @@ def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attentio
         data.test_split = split
     module.kept_weights = KEPT_WEIGHTS
     metrics = setup.decode(split, folder)
-    pairs, inputs = data.pairs(split), data.inputs(split)
+    pairs, inputs = data.pairs(split), data.examples(split).inputs
     indices = [output.index for output in module.outputs]  # trainer.limit_test_batches omits some
     scored = [pairs[position] for position in np.flatnonzero(np.isin(inputs, indices)).tolist()]
     decoded = [pairs[index] for index in indices]

@@ -13,6 +13,7 @@ from attnlab.config.compose import as_list, compose_run, usage_errors
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.errors import UsageError
+from attnlab.files.run_identity import flatten
 from attnlab.training.components import build_objects
 from attnlab.training.module import Seq2SeqModule
 
@@ -65,15 +66,11 @@ def build(
     return module, data
 
 
-def _as_overrides(settings: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
+def _as_overrides(settings: Mapping[str, Any]) -> Iterator[str]:
     """Yield the override of each setting; mappings are sections."""
-    for key, value in settings.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            yield from _as_overrides(value, f"{name}.")
-            continue
-        if name in ("target_embedding", "target_tokenizer"):
-            name = f"{name.removeprefix('target_')}@{name}"
+    for key, value in flatten(settings).items():
+        is_target = key in ("target_embedding", "target_tokenizer")
+        name = f"{key.removeprefix('target_')}@{key}" if is_target else key
         plain = isinstance(value, str) and re.fullmatch(r"[\w./-]+", value)
         yield f"{name}={value if plain else json.dumps(value, ensure_ascii=False)}"
 

@@ -1,15 +1,12 @@
 """`attnlab export`: export a trained network as ONNX graphs with a script that runs them."""
 
 import argparse
-from importlib.util import find_spec
 from pathlib import Path
 
 from attnlab.cli import arguments
-from attnlab.errors import UserError
+from attnlab.errors import UserError, needs
 from attnlab.files.run_directory import locate_run
 from attnlab.jobs.worker_process import import_from_current_folder
-
-PACKAGES = ("onnx", "onnxruntime", "onnxscript")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,11 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    missing = [package for package in PACKAGES if find_spec(package) is None]
-    if missing:
-        raise UserError(f"attnlab export needs {', '.join(missing)}: pip install 'attnlab[export]'")
     from attnlab.data.tokenization.tokenizer import PresplitTokenizer
-    from attnlab.deploy.export import folder, graphs
+
+    with needs("export", "attnlab export needs onnx, onnxruntime and onnxscript"):
+        from attnlab.deploy.export import folder, graphs
     from attnlab.training.models import load_network
 
     folder.check(options.onnx)

@@ -44,17 +44,6 @@ OVERRIDE is a setting: attention=dot, seed=1, trainer.max_epochs=5, experiment=r
 --traceback shows the stack trace of an error.
 """
 
-REMOVED = {
-    ("lesson",): "python docs/lessons/lesson.py check CHAPTER mine.py",
-    ("tune",): "attnlab train -m hydra/sweeper=optuna searches for settings; see docs/how-to/tune.md",
-    ("--import-from",): "start the command in that folder",
-    ("verify", "--folder"): "TMPDIR=FOLDER attnlab verify RUN writes there",
-    ("serve", "--batch"): "requests are translated one after the other",
-    ("serve", "--queue"): "--connections N limits the requests that wait",
-    ("export", "--page"): "attnlab serve RUN opens a page in the browser, and --onnx DIR needs no attnlab",
-}
-"""Replacements of commands and options of earlier versions."""
-
 UNEXPECTED = "unexpected error; --traceback shows where"
 
 
@@ -141,12 +130,9 @@ def _dispatch(arguments: list[str]) -> int:
     if "--version" in (command, *arguments):
         print(__version__)
         return 0
-    for words, replacement in REMOVED.items():
-        if {*words} <= {command, *arguments}:
-            raise UsageError(f"attnlab {' '.join(words)} no longer exists: {replacement}")
     if command not in commands():
         raise UsageError(f"Unknown command {command!r}: choose from {', '.join(commands())}")
-    with interruption.exit_at_once(), faster_imports():
+    with interruption.handle_signals(interruption.exit_at_once), faster_imports():
         options = argparse.Namespace(arguments=arguments)
         if parser := command_parser(command):
             parser.parse_intermixed_args(arguments, options)

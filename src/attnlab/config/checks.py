@@ -28,6 +28,7 @@ from attnlab.config.options import (
     options_of,
     read_option,
     suggest,
+    value_at,
 )
 from attnlab.config.sections import SECTIONS, section_at
 from attnlab.errors import UsageError
@@ -180,9 +181,9 @@ def known_settings(settings: Mapping[str, Any], *, imported: bool = False) -> li
         if section.optional and "." not in name and name not in settings:
             names += [f"{name}.{key}" for key in allowed_settings(name, {}, imported=imported).types]
     for group, parent in PARTS.items():
-        chosen = _node(settings, parent)
+        chosen = value_at(settings, parent.split("."))
         for option in options_of(group):
-            if option not in chosen and (content := read_option(group, option).get(option)):
+            if option not in (chosen or {}) and (content := read_option(group, option).get(option)):
                 arguments = allowed_settings(f"{parent}.{option}", content, imported=imported).types
                 names += [f"{parent}.{option}.{key}" for key in {**content, **arguments} if key[0] != "_"]
     return names
@@ -217,14 +218,6 @@ def allowed_settings(path: str, node: Mapping[str, Any], *, imported: bool = Tru
     beside = [arguments_of(function).types for function in section.beside]
     types = {name: kind for each in (types, *beside, declared) for name, kind in each.items()}
     return Arguments({name: kind for name, kind in types.items() if name not in section.supplied}, further)
-
-
-def _node(settings: Mapping[str, Any], path: str) -> Mapping[str, Any]:
-    """Return a section by its dotted name; an empty one if it is absent or null."""
-    node: Any = settings
-    for key in path.split("."):
-        node = node.get(key) if isinstance(node, Mapping) else None
-    return node if isinstance(node, Mapping) else {}
 
 
 def read_text(value: Any) -> Any:

@@ -4,7 +4,7 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -159,15 +159,15 @@ def defaults_of(name: str) -> list[Any]:
     group, *path = name.split(".")
     contents = [read_option(group, option) for option in options_of(group)]
     contents = [cached_yaml(CONF / "train.yaml"), *({group: each.get(group, each)} for each in contents)]
-    values = [_value_at(content, [group, *path]) for content in contents]
+    values = [value_at(content, [group, *path]) for content in contents]
     return [value for value in values if value is not None and "${" not in str(value)]
 
 
-def _value_at(node: Any, path: Sequence[str]) -> Any:
+def value_at(node: Any, path: Sequence[str]) -> Any:
     """Return a value in nested mappings, or None."""
     if not path:
         return node
-    return _value_at(node.get(path[0]), path[1:]) if isinstance(node, dict) else None
+    return value_at(node.get(path[0]), path[1:]) if isinstance(node, Mapping) else None
 
 
 def read_option(group: str, option: str) -> dict[str, Any]:

@@ -40,7 +40,7 @@ class Pair:
     """
 
     source: str
-    target: str
+    target: str = ""
     alignment: Alignment | None = None
     reference: str | None = None
     annotations: Mapping[str, Any] | None = None
@@ -54,11 +54,6 @@ Preparation = Callable[..., Pair]
 
 It is named in `data.preparation`, and `attnlab predict` applies it to input lines.
 """
-
-
-def plain_pair(source: str, target: str = "") -> Pair:
-    """Return the pair of these texts: the preparation of datasets that change nothing."""
-    return Pair(source, target)
 
 
 TEST_SET_NAME = re.compile(r"(?!(?:attention|explanation)$)[A-Za-z0-9][A-Za-z0-9_.-]*")

@@ -5,10 +5,8 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from lightning.pytorch import LightningDataModule, Trainer
-from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Sampler
 
 from attnlab.data.batch_sampler import (
@@ -132,10 +130,6 @@ class Seq2SeqData(LightningDataModule):
         examples.pairs, examples.name = pairs, name
         return examples
 
-    def inputs(self, split: str) -> NDArray[np.int64]:
-        """Return `Examples.inputs` of a split."""
-        return self.examples(split).inputs
-
     def state_dict(self) -> dict[str, Any]:
         """Return the number of batches started so far over all epochs."""
         assert self.trainer is not None
@@ -192,7 +186,7 @@ class Seq2SeqData(LightningDataModule):
         count = self._shards or world
         sampler = EvaluationBatchSampler(
             examples.source_lengths,
-            self.inputs(split),
+            examples.inputs,
             size=self.evaluation_batch_size,
             shards=shards_of(rank, world, count),
             count=count,
@@ -255,7 +249,3 @@ class LoadedData:
     def pairs(self, split: str) -> Any:
         """Return the text pairs of a split, which `Batch.indices` refer to."""
         return self.examples(split).pairs
-
-    def inputs(self, split: str) -> NDArray[np.int64]:
-        """Return `Examples.inputs` of a split."""
-        return self.examples(split).inputs

@@ -32,13 +32,6 @@ def handle_signals(handler: Handler, numbers: Sequence[signal.Signals] = SIGNALS
 
 
 @contextmanager
-def exit_at_once() -> Iterator[None]:
-    """End the process at a stop signal inside the block, which imports modules and writes no files."""
-    with handle_signals(_exit):
-        yield
-
-
-@contextmanager
 def interruptible(
     exception: type[BaseException] = KeyboardInterrupt, numbers: Sequence[signal.Signals] = SIGNALS
 ) -> Iterator[None]:
@@ -82,6 +75,7 @@ def ignore_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def _exit(number: int, frame: FrameType | None) -> NoReturn:
+def exit_at_once(number: int, frame: FrameType | None) -> NoReturn:
+    """End the process at a stop signal, while it imports modules and writes no files."""
     os.write(2, f"{MESSAGE}\n".encode())
     os._exit(INTERRUPTED)

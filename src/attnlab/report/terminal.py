@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Literal
 
+import numpy as np
 from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
@@ -12,8 +13,8 @@ from attnlab.files.predictions import Prediction
 from attnlab.report.heat_map import COLUMNS, PROBABILITY, ROWS, weights_of
 from attnlab.report.text import token_label
 
-SHADES = ((0.75, "█"), (0.5, "▓"), (0.25, "▒"), (0.05, "░"))
-"""(Minimum weight, character); smaller weights are blank."""
+SHADES, LEVELS = " ░▒▓█", (0.05, 0.25, 0.5, 0.75)
+"""Characters, and the smallest weights of all but the first."""
 COLOUR = "bright_blue"
 MIN_COLUMN, MAX_COLUMN = 2, 12  # width of a column in terminal cells
 MAX_LABEL = 16  # width of a row label in terminal cells
@@ -33,7 +34,7 @@ def heatmap_lines(prediction: Prediction, width: int) -> Iterator[Text]:
     widths = [min(max(cell_len(column), MIN_COLUMN), MAX_COLUMN) for column in columns]
     # texts and style of each column below its head
     cells = [
-        ([_shade(weight) * size for weight in weights[:, column]], COLOUR)
+        ([SHADES[level] * size for level in np.digitize(weights[:, column], LEVELS)], COLOUR)
         for column, size in enumerate(widths)
     ]
     axes = f"rows: {ROWS}, columns: {COLUMNS}"
@@ -68,10 +69,6 @@ def _split_columns(widths: Sequence[int], available: int) -> Iterator[range]:
         end = start + max(1, sum(end - 1 <= available for end in ends))
         yield range(start, end)
         start = end
-
-
-def _shade(weight: float) -> str:
-    return next((shade for minimum, shade in SHADES if weight >= minimum), " ")
 
 
 def _fit(label: str, width: int, side: Literal["left", "right"] = "left") -> Text:

@@ -17,7 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from attnlab.config.construct import accepted, construct, constructor, report_errors, section
-from attnlab.data.corpus import Corpus, Pair, Preparation, plain_pair
+from attnlab.data.corpus import Corpus, Pair, Preparation
 from attnlab.data.examples import Examples, encode
 from attnlab.data.features import feature_ids, pair_with_features
 from attnlab.data.mapped import MappedPairs, Store, computed
@@ -71,7 +71,7 @@ def build_preparation(config: DictConfig) -> Preparation:
     if config.data.get("features_column") is not None:
         return pair_with_features
     node = config.data.get("preparation")
-    prepare: Preparation = plain_pair if node is None else construct(node)
+    prepare: Preparation = Pair if node is None else construct(node)
     return prepare
 
 

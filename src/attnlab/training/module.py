@@ -405,7 +405,8 @@ class Seq2SeqModule(lightning.LightningModule):
             True at the pair of each input whose target is nearest to the output, [B, 1] bool.
         """
         inputs: dict[int, list[int]] = {}  # rows of the batch
-        for row, first in enumerate(self.data.inputs(split)[batch.indices.numpy(force=True)].tolist()):
+        numbers = self.data.examples(split).inputs[batch.indices.numpy(force=True)]
+        for row, first in enumerate(numbers.tolist()):
             inputs.setdefault(first, []).append(row)
         firsts = [row for row, *_ in inputs.values()]
         results = self.translator(

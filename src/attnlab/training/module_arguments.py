@@ -18,7 +18,6 @@ from attnlab.metrics.tokens import build_class_metrics
 from attnlab.nn.seq2seq import TranslationModel
 from attnlab.settings import Component
 from attnlab.training.build import build_translator, copies_source
-from attnlab.training.losses.base import LossTerm
 from attnlab.training.shards import Shards
 
 log = logging.getLogger(__name__)
@@ -50,7 +49,11 @@ def module_arguments(
         "lr": lr,
         **schedule_arguments(lr, **config.scheduler),
         "teacher_forcing": construct(section(config, "teacher_forcing")),
-        "loss_terms": _build_loss_terms(config),
+        "loss_terms": {
+            name: construct(node)
+            for name, node in (config.loss.get("terms") or {}).items()
+            if node and node.get("weight") != 0
+        },
         "text_metrics": [each for each in metrics if each not in class_metrics],
         "class_metrics": build_class_metrics(class_metrics, vocabularies.target.size),
         "bleu_tokenizer": choose_bleu_tokenizer(corpus, **config.bleu),
@@ -86,12 +89,6 @@ def monitored(config: DictConfig) -> dict[str, str]:
     stopping = (config.get("callbacks") or {}).get("early_stopping") or {}
     sections = {"checkpoint": config.checkpoint, "callbacks.early_stopping": stopping}
     return {key: settings.monitor for key, settings in sections.items() if settings.get("monitor")}
-
-
-def _build_loss_terms(config: DictConfig) -> dict[str, LossTerm]:
-    """Build the terms of the section `loss.terms`, without those that are null or whose weight is 0."""
-    terms = config.loss.get("terms") or {}
-    return {name: construct(node) for name, node in terms.items() if node and node.get("weight") != 0}
 
 
 def _choose_metrics(config: DictConfig, corpus: Corpus) -> tuple[str, ...]:

@@ -180,7 +180,7 @@ def load_conala(
         example
         for example in examples
         if (keep_unrewritten or example.rewritten_intent)
-        and _fits(example, max_tokens)
+        and (max_tokens is None or max(map(_words, (example.question, example.snippet))) <= max_tokens)
         and example.probability >= min_probability
     ]
     if not kept:
@@ -327,11 +327,8 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and bool(value.strip()) and not SURROGATE.search(value)
 
 
-def _fits(example: Example, max_tokens: int | None) -> bool:
-    """Return whether both texts have at most `max_tokens` white-space separated tokens."""
-    return max_tokens is None or all(
-        len(text.split()) <= max_tokens for text in (example.question, example.snippet)
-    )
+def _words(text: str) -> int:
+    return len(text.split())
 
 
 def group_near_duplicates(

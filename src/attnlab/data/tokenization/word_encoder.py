@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import chain, islice
 from typing import Any
@@ -41,7 +42,8 @@ class WordEncoder:
             and (state["added_tokens"], state["post_processor"]) == ([], None)
             and state["model"].get("dropout") is None
         )
-        self._numbers = _Numbers()
+        self._numbers: defaultdict[str, int] = defaultdict()  # in the order of the first occurrences
+        self._numbers.default_factory = self._numbers.__len__
         self._ids = Rows.of([])  # of the numbered words
         self._inner: set[str] = set()  # words that have other ids within a text
 
@@ -77,13 +79,6 @@ class WordEncoder:
             starts = {"", " ", SPACE}
             self._inner.update(word for word in new if self._tokenizer.normalise(word)[:1] in starts)
         return numbers
-
-
-class _Numbers(dict[str, int]):
-    """Numbers of words in the order of their first occurrence."""
-
-    def __missing__(self, word: str) -> int:
-        return self.setdefault(word, len(self))
 
 
 def _steps(part: Any) -> list[Any]:

@@ -76,20 +76,16 @@ class FirstOutputs(Callback, ABC):
 
     def on_validation_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, Seq2SeqModule)
-        is_training = trainer.state.fn == "fit"
-        self._write(trainer, pl_module, self.is_due(trainer) if is_training else not _test_splits(pl_module))
+        is_training, splits = trainer.state.fn == "fit", pl_module.data.corpus.test_splits
+        self._write(trainer, pl_module, self.is_due(trainer) if is_training else not splits)
 
     def on_test_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         assert isinstance(pl_module, Seq2SeqModule)
-        self._write(trainer, pl_module, pl_module.data.test_split == _test_splits(pl_module)[0])
+        self._write(trainer, pl_module, pl_module.data.test_split == pl_module.data.corpus.test_splits[0])
 
     def _write(self, trainer: Trainer, module: Seq2SeqModule, is_due: bool) -> None:
         if is_due and trainer.is_global_zero:
             self.write(trainer, [output for output in module.outputs if output.index < self.count])
-
-
-def _test_splits(module: Seq2SeqModule) -> tuple[str, ...]:
-    return module.data.corpus.test_splits
 
 
 class AttentionFigures(FirstOutputs):
