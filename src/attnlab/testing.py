@@ -276,18 +276,19 @@ def _check_influence(part: Part, query: Tensor, memory: Memory) -> None:
         part.fail("score", "gives the same weights for every query and every memory: it attends to nothing")
 
 
-def check_encoder(make: Callable[..., Encoder]) -> None:
+def check_encoder(make: Callable[..., Encoder], *, input_size: int = INPUT_SIZE) -> None:
     """Check that an encoder keeps the contract of `Encoder`.
 
     Shapes; no influence of padding; equal states for a sentence alone and in a batch; finite gradients.
 
     Args:
         make: the class, or a partial of it with its settings; called with `input_size`.
+        input_size: E, which an encoder may restrict.
     """
     with isolated():
-        part = Part(make, Encoder, input_size=INPUT_SIZE)
+        part = Part(make, Encoder, input_size=input_size)
         part.module.eval()
-        embedded = torch.randn(len(LENGTHS), max(LENGTHS), INPUT_SIZE).requires_grad_()  # [B, S, E]
+        embedded = torch.randn(len(LENGTHS), max(LENGTHS), input_size).requires_grad_()  # [B, S, E]
         lengths = torch.tensor(LENGTHS)
         mask = torch.arange(max(LENGTHS)) < lengths[:, None]  # [B, S]
         states = _encode(part, embedded, lengths, mask).states[mask]  # [N, D]
@@ -316,7 +317,9 @@ def _encode(part: Part, embedded: Tensor, lengths: Tensor, mask: Tensor) -> Memo
     return memory  # type: ignore[no-any-return]
 
 
-def check_decoder(make: Callable[..., Decoder], attention: Attention) -> None:
+def check_decoder(
+    make: Callable[..., Decoder], attention: Attention, *, input_size: int = INPUT_SIZE
+) -> None:
     """Check that a decoder keeps the contract of `Decoder`.
 
     The teacher-forced pass equals the stepwise pass, a sentence has equal states alone and in a batch, and
@@ -325,11 +328,12 @@ def check_decoder(make: Callable[..., Decoder], attention: Attention) -> None:
     Args:
         make: the class, or a partial of it with its settings; called with `input_size` and `attention`.
         attention: mechanism for queries of the decoder's size.
+        input_size: E, which a decoder may restrict.
     """
     with isolated():
-        part = Part(make, Decoder, input_size=INPUT_SIZE, attention=attention)
+        part = Part(make, Decoder, input_size=input_size, attention=attention)
         module: Decoder = part.module.eval()
-        embedded = torch.randn(len(LENGTHS), 3, INPUT_SIZE).requires_grad_()  # [B, T, E]
+        embedded = torch.randn(len(LENGTHS), 3, input_size).requires_grad_()  # [B, T, E]
         memory = _memory(attention.memory_size)
         shape = module.state_shape
         layers = torch.randn(shape.layers, shape.states_per_layer, len(LENGTHS), 1, shape.size)
@@ -362,7 +366,13 @@ def _states(layers: Tensor) -> Any:
     return tuple(tuple(layer.unbind()) for layer in layers.unbind())
 
 
-def check_readout(make: Callable[..., nn.Module]) -> None:
+def check_readout(
+    make: Callable[..., nn.Module],
+    *,
+    state_size: int = QUERY_SIZE,
+    context_size: int = MEMORY_SIZE,
+    input_size: int = INPUT_SIZE,
+) -> None:
     """Check that a readout keeps the contract of `Readout`.
 
     Shapes; equal logits for a sentence alone and in a batch; finite gradients.
@@ -371,7 +381,7 @@ def check_readout(make: Callable[..., nn.Module]) -> None:
         make: the class, or a partial of it with its settings; called with `state_size`, `context_size`,
             `input_size` and `vocabulary_size`.
     """
-    sizes = {"state_size": QUERY_SIZE, "context_size": MEMORY_SIZE, "input_size": INPUT_SIZE}
+    sizes = {"state_size": state_size, "context_size": context_size, "input_size": input_size}
     with isolated():
         part = Part(make, nn.Module, **sizes, vocabulary_size=VOCABULARY)
         module = part.module.eval()

@@ -47,6 +47,37 @@ def test_encoders_and_decoders_of_attnlab_keep_their_contract(choice: str) -> No
     assert len(check([choice, *readout], shipped=True)) == 3
 
 
+RESTRICTED = """
+from attnlab.nn.{module} import {base}
+
+class Restricted({base}):
+    def __init__(self, *, input_size, **settings):
+        if input_size != 11:
+            raise ValueError(f"input_size is {{input_size}}, not 11")
+        super().__init__(input_size=input_size, **settings)
+"""
+
+
+@pytest.mark.parametrize(
+    ("group", "module", "base"),
+    [
+        ("encoder", "encoders.convolutional", "ConvolutionalEncoder"),
+        ("decoder", "decoders.luong", "LuongDecoder"),
+        ("readout", "readout", "Readout"),
+    ],
+)
+def test_parts_may_restrict_the_size_of_their_input(
+    group: str, module: str, base: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are checked with the sizes of the network, such as the width of an embedding made for them."""
+    name = f"restricted_{group}"
+    (tmp_path / f"{name}.py").write_text(RESTRICTED.format(module=module, base=base))
+    monkeypatch.syspath_prepend(tmp_path)
+    options = {"encoder": "encoder=convolutional", "decoder": "decoder=luong", "readout": "readout=softmax"}
+    own = [options[group], f"{group}._target_={name}.Restricted", "embedding.size=11"]
+    assert check(own) == [f"{group} {name}.Restricted"]
+
+
 def test_parts_of_attnlab_are_not_checked_again() -> None:
     assert check(["attention=multihead"]) == []
 

@@ -50,13 +50,21 @@ def check_parts(
     """
     given = accepted(config.encoder, tokenizer=tokenizer)
     sizes = {name: getattr(network.decoder.attention, name) for name in ("query_size", "memory_size")}
+    target_width = network.target_embedding.width
     normaliser = construct(section(config, "normaliser"))
     make_attention = partial(constructor(section(config, "attention")).function, normaliser=normaliser)
     checks: dict[str, Callable[[Callable[..., Any]], None]] = {
         "attention": lambda _: check_attention(make_attention, **sizes),
-        "encoder": lambda make: check_encoder(partial(make, **given)),
-        "decoder": lambda make: check_decoder(make, make_attention(**sizes)),
-        "readout": check_readout,
+        "encoder": lambda make: check_encoder(
+            partial(make, **given), input_size=network.source_embedding.width
+        ),
+        "decoder": lambda make: check_decoder(make, make_attention(**sizes), input_size=target_width),
+        "readout": lambda make: check_readout(
+            make,
+            state_size=network.decoder.output_size,
+            context_size=network.decoder.context_size,
+            input_size=target_width,
+        ),
     }
     for name, check in checks.items():
         if is_foreign(config[name]) or (shipped and name != "readout"):
