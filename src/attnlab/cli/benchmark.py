@@ -302,52 +302,62 @@ def _check(words: Sequence[str], corpora: Path) -> int:
     The mechanism is that of the command line: a file must not choose the code that is run.
     """
     from attnlab.report.benchmark import scores
-    from attnlab.report.collect import collect
 
     if not words:
         raise UsageError("attnlab benchmark check needs a file: attnlab benchmark check FILE.csv")
-    results, tasks = scores.read(Path(words[0])), _available(corpora)
+    file, *mechanism = words
+    results, tasks = scores.read(Path(file)), _available(corpora)
     print_line(f"PASS  {len([*results])} scores follow from their counts")
-    runs: dict[str, list[tuple[str, int, str]]] = {}
-    for each in results:
-        runs.setdefault(each.task, []).append((each.model, each.seed, each.overrides))
-    drawn = {task: random.choice(sorted({*rows})) for task, rows in runs.items() if task in tasks}
-    if not drawn:
-        raise UserError(f"{words[0]} has no task whose files exist: give their folder, --corpora FOLDER")
-    for _, _, overrides in drawn.values():
-        if overrides != " ".join(words[1:]):
-            raise UsageError(
-                f"{words[0]} was trained with {overrides}: if you trust it, append it to the command"
-            )
-    broken = (
-        [*scores.violations(results, scores.read(scores.STORED)), *_other_settings(words[1:])]
-        if words[1:]
-        else []
-    )
+    if other := sorted({each.overrides for each in results} - {" ".join(mechanism)}):
+        settings = other[0] or "no such settings"
+        raise UsageError(f"{file} was trained with {settings}: if you trust it, append it to the command")
+    broken = []
+    if mechanism:
+        broken = [*scores.violations(results, scores.read(scores.STORED)), *_other_settings(mechanism)]
     for line in broken:
         print_line(f"FAIL  {line}")
-    with tempfile.TemporaryDirectory(prefix="attnlab-benchmark-") as folder:
-        models = ["own" if words[1:] else model for model, _, _ in drawn.values()]
-        seeds = [str(seed) for _, seed, _ in drawn.values()]
-        values = {"task": drawn, "model": models, "seed": seeds}
-        jobs = "zip(" + " ".join(f"{name}={','.join(each)}" for name, each in values.items()) + ")"
-        code = _train([f"paths.output={folder}", jobs, *words[1:]], corpora)
-        again = scores.from_runs(collect([Path(folder)]), words[1:])
+    runs: dict[str, set[tuple[str, int]]] = {}
+    for each in results:
+        runs.setdefault(each.task, set()).add((each.model, each.seed))
+    drawn = {task: random.choice(sorted(own)) for task, own in runs.items() if task in tasks}
+    if not drawn:
+        raise UserError(f"{file} has no task whose files exist: give their folder, --corpora FOLDER")
+    code, again = _train_again(drawn, mechanism, corpora)
     if code:
         return code
-    if missing := sorted({*drawn} - {each.task for each in again}):
-        raise UserError(f"{', '.join(missing)}: no outputs to compare")
-    passed = not broken
-    for task, (model, seed, _) in drawn.items():
-        rows = [replace(each, model=model) for each in again if each.task == task]
-        different = {each: lines for each in rows if (lines := scores.differences(results, each))}
-        other = all(scores.other_conditions(results, each) for each in different)
-        print_line(
-            f"{'PASS' if not different else 'OTHER' if other else 'FAIL'}  {task}, {model}, seed {seed}"
-        )
-        for line in [line for lines in different.values() for line in lines]:
-            print_line(line)
-        passed = passed and not different
+    passed = [_is_equal(results, again, task, *run) for task, run in drawn.items()]
     if left_out := sorted({*runs} - {*drawn}):
         print_line(f"not trained again, for lack of files: {', '.join(left_out)}", style="yellow")
-    return int(not passed)
+    return int(bool(broken) or not all(passed))
+
+
+def _train_again(
+    drawn: Mapping[str, tuple[str, int]], mechanism: Sequence[str], corpora: Path
+) -> tuple[int, Results]:
+    """Train a run of each task; returns the exit code and the scores."""
+    from attnlab.report.benchmark import scores
+    from attnlab.report.collect import collect
+
+    models = ["own" if mechanism else model for model, _ in drawn.values()]
+    seeds = [str(seed) for _, seed in drawn.values()]
+    runs = f"zip(task={','.join(drawn)} model={','.join(models)} seed={','.join(seeds)})"
+    with tempfile.TemporaryDirectory(prefix="attnlab-benchmark-") as folder:
+        code = _train([f"paths.output={folder}", runs, *mechanism], corpora)
+        return code, scores.from_runs(collect([Path(folder)]), mechanism)
+
+
+def _is_equal(results: Results, again: Results, task: str, model: str, seed: int) -> bool:
+    """Return whether a run that was trained again has equal scores and outputs; print what differs."""
+    from attnlab.report.benchmark import scores
+
+    rows = [replace(each, model=model) for each in again if each.task == task]
+    if not rows:
+        raise UserError(f"{task}, seed {seed} has no outputs to compare")
+    different = {each: lines for each in rows if (lines := scores.differences(results, each))}
+    other = all(scores.other_conditions(results, each) for each in different)
+    verdict = "PASS" if not different else "OTHER" if other else "FAIL"
+    print_line(f"{verdict}  {task}, {model}, seed {seed}")
+    for lines in different.values():
+        for line in lines:
+            print_line(line)
+    return not different
