@@ -23,14 +23,17 @@ from lightning import Trainer
 from torch import Tensor, nn
 
 import attnlab
+from attnlab.config.compose import compose_run
 from attnlab.config.options import config_dirs
 from attnlab.data.tokenization.tokenizer import Tokenizer
 from attnlab.data.tokenization.train import whitespace
+from attnlab.jobs.preflight import any_token, build_on_meta
 from attnlab.nn.attention import General, MultiHead, Shift
 from attnlab.nn.decoders import DecoderState
 from attnlab.nn.encoders import Encoder
 from attnlab.testing import check_decoder, check_encoder
 from attnlab.training.losses.base import Outputs
+from attnlab.training.own_parts import check_parts
 from attnlab.types import EOS, PAD, SOS, Batch, Memory
 
 B, S, E, U = 2, 6, 5, 7
@@ -450,6 +453,27 @@ def test_decoders_keep_the_contract() -> None:
 
 
 OPTIONS = str(Path(__file__).parent / "conf")
+
+EQUATIONS = ("data.task=solve_equation", "embedding.unknown=x", "embedding.values=[0,1,2,3,4]")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ("experiment=lengths",),
+        ("experiment=formal", "encoder=stack", "~encoder.layers", "~encoder.positions"),
+        ("experiment=formal", "encoder=flip_flop", "~encoder.positions"),
+        ("experiment=expressions",),
+        ("experiment=expressions", *EQUATIONS),
+        ("data.task=sort", "decoder=gnmt", "decoder.layers=2"),
+    ],
+    ids=lambda settings: settings[-1],
+)
+def test_parts_keep_their_contracts_with_the_settings_of_their_experiments(settings: tuple[str, ...]) -> None:
+    with config_dirs([OPTIONS]):
+        config = compose_run([*settings, "attention_size=12"])
+        assert [*check_parts(config, build_on_meta(config), any_token())]
 
 
 @pytest.mark.slow
