@@ -21,7 +21,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,7 +86,6 @@ class Case:
     """One run that is disturbed several times."""
 
     setting: str
-    number: int
     folder: Path
     seconds: float  # of an undisturbed run
     exit_codes: list[int] = field(default_factory=list)
@@ -253,7 +252,7 @@ def undisturbed(setting: str, work: Path) -> tuple[dict[str, str], float]:
     cache = work / f"undisturbed {setting}.json"
     if not cache.exists():
         with case_folder(work / "undisturbed", tmpfs=False) as folder:
-            case = Case(setting, 0, folder, 0.0)
+            case = Case(setting, folder, 0.0)
             started = time.monotonic()
             code = case.start().wait()
             seconds = time.monotonic() - started
@@ -269,7 +268,7 @@ def run_case(setting: str, number: int, work: Path) -> dict[str, Any]:
     expected, seconds = undisturbed(setting, work)
     draw = random.Random(f"{setting} {number}")
     with case_folder(work / "disturbed", tmpfs=setting in ON_TMPFS) as folder:
-        case = Case(setting, number, folder, seconds)
+        case = Case(setting, folder, seconds)
         disturbances = [disturb(case, draw) for _ in range(DISTURBANCES)]
         command = case.start()
         command.wait()
@@ -292,10 +291,10 @@ def run_case(setting: str, number: int, work: Path) -> dict[str, Any]:
     }
 
 
-def count(rows: list[dict[str, str]], is_counted: Callable[[str], bool] = lambda _: True) -> int:
+def count(rows: list[dict[str, str]]) -> int:
     """Count the disturbances of some rows that hit a running command."""
     names = [name for row in rows for name in row["disturbances"].split("; ")]
-    return sum(not name.startswith("none") and is_counted(name) for name in names)
+    return sum(not name.startswith("none") for name in names)
 
 
 def summary(rows: list[dict[str, str]]) -> str:
