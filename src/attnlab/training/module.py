@@ -32,14 +32,13 @@ from attnlab.metrics.text.edit_distance import edits
 from attnlab.metrics.texts import WORDS, Texts
 from attnlab.metrics.tokens import IGNORED, TokenMetrics
 from attnlab.nn.seq2seq import Decoded, TranslationModel
-from attnlab.testing import isolated
 from attnlab.training.build import build_preparation
 from attnlab.training.length_limits import warn_of_cut_outputs, warn_of_unattended_positions
 from attnlab.training.losses.base import Losses, LossTerm, Outputs
 from attnlab.training.model import Model
 from attnlab.training.models import load_network
 from attnlab.training.module_arguments import module_arguments
-from attnlab.training.own_parts import check_loss_term, is_unchecked
+from attnlab.training.own_parts import check_prepared_term
 from attnlab.training.shards import Shards
 from attnlab.training.teacher_forcing import TeacherForcing, sample_forced
 from attnlab.training.token_mean import EpochLoss, GradientMean
@@ -240,16 +239,7 @@ class Seq2SeqModule(lightning.LightningModule):
         """Prepare the terms of the loss, and warn of positions that the attention lacks."""
         for term in self.loss_terms.values():
             term.prepare(self)
-            if is_unchecked(term):
-                examples = self.data.examples("train")
-                batch = examples[[*range(min(3, len(examples)))]].to(self.device)
-                modes = {part: part.training for part in self.network.modules()}
-                self.network.eval()  # without dropout, so that a term that reads the batch too is a mean
-                with isolated(), torch.no_grad():
-                    outputs = self.teacher_forced(batch)
-                check_loss_term(term, batch, outputs)
-                for part, mode in modes.items():
-                    part.training = mode
+            check_prepared_term(term, self)
         if self.trainer.is_global_zero:
             warn_of_unattended_positions(self.network, self.data)
 

@@ -1,5 +1,7 @@
 """Parts from outside of attnlab: checks before they train, and digests of their code."""
 
+from __future__ import annotations
+
 import hashlib
 import inspect
 import logging
@@ -8,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from hydra.utils import get_object
@@ -33,6 +35,9 @@ from attnlab.testing import (
 )
 from attnlab.training.losses.base import LossTerm, Outputs
 from attnlab.types import PAD, Batch
+
+if TYPE_CHECKING:
+    from attnlab.training.module import Seq2SeqModule
 
 log = logging.getLogger(__name__)
 
@@ -80,10 +85,19 @@ def check_parts(
                 yield f"loss term {node._target_}"
 
 
-def is_unchecked(term: LossTerm) -> bool:
-    """Return whether a term from outside prepares itself with the module, and is not checked before."""
-    foreign = not type(term).__module__.startswith("attnlab.")
-    return foreign and type(term).prepare is not LossTerm.prepare
+def check_prepared_term(term: LossTerm, module: Seq2SeqModule) -> None:
+    """Check a term from outside that prepares itself with the module, on its first training pairs."""
+    if type(term).__module__.startswith("attnlab.") or type(term).prepare is LossTerm.prepare:
+        return
+    examples = module.data.examples("train")
+    batch = examples[[*range(min(3, len(examples)))]].to(module.device)
+    modes = {part: part.training for part in module.network.modules()}
+    module.network.eval()  # without dropout, so that a term that reads the batch too is a mean
+    with isolated(), torch.no_grad():
+        outputs = module.teacher_forced(batch)
+    check_loss_term(term, batch, outputs)
+    for part, mode in modes.items():
+        part.training = mode
 
 
 def check_loss_term(term: LossTerm, batch: Batch, outputs: Outputs) -> None:
