@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from attnlab.metrics import registry
-from attnlab.report import tables
+from attnlab.report import study_tables, tables
 from attnlab.report.collect import collect
 from attnlab.report.comparison import Comparison, compare
 from attnlab.report.results_file import format_results, read_results
@@ -42,12 +42,12 @@ def scores(
     Intervals over sentences and the notes that conditions.md has are left out. Differences of the variants
     to one other each, described by `than`, are columns of the table.
     """
-    table = tables.scores_table(study)
+    table = study_tables.scores_table(study)
     if parameters:
         table = with_parameters(table, study)
     over = f" over {study.noun}"
     columns = [name for name in table.text.columns if not name.endswith(over)]
-    explained = (tables.INTERVALS, tables.OVER_SENTENCES.format(noun=study.noun))
+    explained = (study_tables.INTERVALS, study_tables.OVER_SENTENCES.format(noun=study.noun))
     text, note = with_differences(table.text[columns], comparisons, than)
     return tables.markdown(text, [*(each for each in table.notes if each not in explained), *note])
 

@@ -11,7 +11,7 @@ from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
 from attnlab.report.collect import collect, read_evaluations
 from attnlab.report.study import undefined_scores, unfinished_lines
-from attnlab.report.tables import scores_table
+from attnlab.report.study_tables import scores_table
 from run_files import study, with_result, write_run
 
 

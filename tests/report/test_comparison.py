@@ -14,7 +14,7 @@ from attnlab.report.collect import collect
 from attnlab.report.comparison import Comparison, by_question, compare, compare_pair
 from attnlab.report.statistics import holm
 from attnlab.report.study import Study
-from attnlab.report.tables import build_tables, comparisons_table, scores_table
+from attnlab.report.study_tables import build_tables, comparisons_table, scores_table
 from attnlab.report.variants import common_name
 from predictions import predictions_of
 from run_files import Sentence, study, with_code, with_data, with_result, write_run

@@ -16,8 +16,8 @@ from attnlab.report.explorer import Sentence
 from attnlab.report.figures import draw_figures
 from attnlab.report.page import write_explorer, write_page
 from attnlab.report.study import Study
+from attnlab.report.study_tables import build_tables
 from attnlab.report.style import variant_styles
-from attnlab.report.tables import build_tables
 from browser import Page, browser
 from studies import diagonal, make_run
 

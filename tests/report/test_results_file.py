@@ -7,7 +7,7 @@ import pytest
 from attnlab.errors import UserError
 from attnlab.report.collect import collect
 from attnlab.report.results_file import format_results, read_results
-from attnlab.report.tables import scores_table
+from attnlab.report.study_tables import scores_table
 from run_files import write_run
 
 

@@ -12,12 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from attnlab.report import tables
 from attnlab.report.collect import collect
 from attnlab.report.comparison import compare
 from attnlab.report.record import RunRecord
 from attnlab.report.results_file import escape_formula
 from attnlab.report.statistics import estimate
+from attnlab.report.study_tables import (
+    build_tables,
+    comparisons_table,
+    costs_table,
+    scores_table,
+    write_tables,
+)
 from attnlab.report.tables import Table, escape_latex, mean_and_range
 from run_files import study, with_data, write_run
 
@@ -117,7 +123,7 @@ def test_latex_table() -> None:
 def test_best_means_are_bold_in_latex_and_columns_are_chosen() -> None:
     result = study({"dot": [0.25, 0.75], "none": [0.5], "mean": [0.125]}, "test/exact_match")
     runs = [replace(run, scores=run.scores | {"test/wer": 100 - run.seed}) for run in result.runs]
-    both = tables.scores_table(replace(result, runs=runs, selected_metrics=("test/exact_match", "test/wer")))
+    both = scores_table(replace(result, runs=runs, selected_metrics=("test/exact_match", "test/wer")))
     lines = both.latex(["exact match [%]", "WER [%]"]).splitlines()
     rows = [line.split(" & ") for line in lines if " & " in line]
     assert rows[0] == ["variant", r"exact match [\%]", r"WER [\%] \\"]
@@ -127,11 +133,11 @@ def test_best_means_are_bold_in_latex_and_columns_are_chosen() -> None:
         "none": (r"\textbf{50.0}", r"100.0 \\"),
         "mean": ("12.5", r"100.0 \\"),
     }
-    assert r"\textbf" not in tables.scores_table(study({"dot": [0.25, 0.75]})).latex()
+    assert r"\textbf" not in scores_table(study({"dot": [0.25, 0.75]})).latex()
 
 
 def test_scores_are_means_with_intervals() -> None:
-    result = tables.scores_table(study({"dot": [0.98, 1.0, 0.99], "none": [0.5]}, "test/exact_match"))
+    result = scores_table(study({"dot": [0.98, 1.0, 0.99], "none": [0.5]}, "test/exact_match"))
     assert headings_of(result) == ["variant", "seeds", "exact match [%]"]
     assert rows_of(result) == [
         ["dot", "3", "99.0 [89.0, 99.9]"],  # logit(0.99) ± 4.303 · 0.01 / √3 / (0.99 · 0.01)
@@ -159,13 +165,13 @@ def test_costs_are_converted_and_missing_values_are_dashes() -> None:
         )
         for seed in (0, 1)
     ]
-    result = tables.costs_table(replace(study({}), runs=runs))
+    result = costs_table(replace(study({}), runs=runs))
     assert rows_of(result) == [["dot", "1,234,567", "1.5", "25.0", "3", "–"]]
     assert result.text.index.names == ["variant"]
 
 
 def test_missing_scores_are_counted() -> None:
-    result = tables.scores_table(study({"dot": [1.0, float("nan"), 3.0], "none": [float("nan")]}))
+    result = scores_table(study({"dot": [1.0, float("nan"), 3.0], "none": [float("nan")]}))
     dot, none = result.text["BLEU"]
     assert dot.startswith("2.0 [")
     assert dot.endswith("] (2 of 3)")
@@ -177,8 +183,8 @@ def test_unfinished_runs_are_counted_in_the_files_and_listed_in_the_results(tmp_
     failed = replace(result.runs[0], seed=2, status="failed", error="CUDA out of memory", scores={})
     waiting = [replace(failed, seed=seed, status="not started", error=None) for seed in (3, 4)]
     result = replace(result, runs=[*result.runs, failed, *waiting])
-    built = tables.build_tables(result, compare(result))
-    tables.write_tables(built, result, tmp_path)
+    built = build_tables(result, compare(result))
+    write_tables(built, result, tmp_path)
     for name in ("scores", "costs", "comparisons"):
         note = "Not included: 3 unfinished runs (1 failed, 2 not started)."
         assert note in (tmp_path / "tables" / f"{name}.tex").read_text()
@@ -203,7 +209,7 @@ def test_interval_over_sentences_is_beside_the_one_over_seeds(tmp_path: Path) ->
         sentences = [(f"s{n}", "x", "x" if n < right else "y") for n in range(40)]
         write_run(tmp_path, "dot", seed, scores={"test/exact_match": right / 40}, sentences=sentences)
     write_run(tmp_path, "none", scores={"test/exact_match": 0.0})  # its outputs were not stored
-    table = tables.scores_table(collect([tmp_path]))
+    table = scores_table(collect([tmp_path]))
     name = "exact match [%] over inputs"
     assert headings_of(table)[2:] == ["exact match [%]", name]
     (mean, low, high), none = table.values[[name, f"{name} low", f"{name} high"]].to_numpy()
@@ -216,7 +222,7 @@ def test_interval_over_sentences_is_beside_the_one_over_seeds(tmp_path: Path) ->
 
 def test_comparisons_table() -> None:
     result = study({"additive": [0.11, 0.22, 0.33], "none": [0.10, 0.20, 0.30]}, "test/exact_match")
-    built = tables.comparisons_table(compare(result), result)
+    built = comparisons_table(compare(result), result)
     (row,) = rows_of(built)
     assert row[:5] == ["additive", "none", "exact match [%]", "seeds", "3"]
     assert row[5:] == ["–", "2.0", "-0.5", "4.5", "2.00", "0.074", "0.074"]
@@ -239,7 +245,7 @@ def test_languages_have_a_macro_average(tmp_path: Path) -> None:
                 )
                 with_data(run, val=variant)
     found = replace(collect([tmp_path]), selected_metrics=("val/wer",))
-    table, *_ = tables.build_tables(found, [])
+    table, *_ = build_tables(found, [])
     assert [*table.text.index[:4]] == [
         *(("lang=ady", "ady-a"), ("lang=ady", "ady-b"), ("lang=gre", "gre-a"), ("lang=gre", "gre-b"))
     ]
@@ -257,7 +263,7 @@ def test_languages_have_a_macro_average(tmp_path: Path) -> None:
 def test_macro_average_of_one_seed_has_an_interval_over_the_data(tmp_path: Path) -> None:
     for lang, score in {"ady": 20.0, "gre": 30.0, "hun": 70.0}.items():
         with_data(write_run(tmp_path, lang, scores={"test/wer": score}, lang=lang), test=lang)
-    (table,) = (table for table in tables.build_tables(collect([tmp_path]), []) if table.name == "scores")
+    (table,) = (table for table in build_tables(collect([tmp_path]), []) if table.name == "scores")
     mean = estimate([20, 30, 70], (0, 100))
     assert table.values["WER [%]"].iloc[-1] == 40
     assert table.values["WER [%] low"].iloc[-1] == mean.low
@@ -265,5 +271,5 @@ def test_macro_average_of_one_seed_has_an_interval_over_the_data(tmp_path: Path)
 
 
 def test_variants_with_the_same_data_have_no_macro_average() -> None:
-    table = tables.scores_table(study({"additive": [1, 2], "dot": [3, 4]}))
+    table = scores_table(study({"additive": [1, 2], "dot": [3, 4]}))
     assert list(table.text.index) == ["dot", "additive"]

@@ -79,7 +79,7 @@ def main(options: argparse.Namespace) -> int:
     from attnlab.report.errors import error_figures, error_tables, errors_of_words, write_errors
     from attnlab.report.figures import draw_figures, styles_of, write_figures
     from attnlab.report.page import write_page
-    from attnlab.report.tables import build_tables, write_tables
+    from attnlab.report.study_tables import build_tables, write_tables
 
     output = options.output or options.paths[0] / "report.html"
     if output.suffix != ".html":
@@ -122,7 +122,7 @@ def _publish(study: Study, comparisons: Sequence[Comparison], entity: str | None
     """Create a Weights & Biases dashboard of each study; print and return their addresses."""
     with needs("dashboard", "A dashboard needs wandb and wandb_workspaces"):
         from attnlab.report import workspace
-    from attnlab.report.tables import comparisons_table
+    from attnlab.report.study_tables import comparisons_table
     from attnlab.report.variants import group_by_variant
 
     groups: dict[tuple[str, str], list[RunRecord]] = {}
