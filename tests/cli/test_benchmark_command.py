@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.cli.benchmark import _match, _other_settings, _study
+from attnlab.cli.benchmark import _match, _study, other_settings
 from attnlab.config.compose import compose_run
 from attnlab.config.options import config_dirs
 from attnlab.report.benchmark import scores
@@ -73,8 +73,8 @@ def test_an_option_of_a_mechanism_changes_the_attention_only(tmp_path: Path) -> 
     wider = f"# @package _global_\n{dot}\nsearch: {{beam_size: 5}}\nencoder: {{layers: 2}}\n"
     (folder / "wider.yaml").write_text(wider)
     with config_dirs([str(tmp_path / "conf")]):
-        assert _other_settings(["attention=mine", MATCHED, "logger=none", "paths.output=here"]) == []
-        assert _other_settings(["attention=wider"]) == [
+        assert other_settings(["attention=mine", MATCHED, "logger=none", "paths.output=here"]) == []
+        assert other_settings(["attention=wider"]) == [
             "settings that are not those of the suite: encoder.layers, search.beam_size"
         ]
 
@@ -98,7 +98,7 @@ def test_decoder_size_is_matched_only_where_parameters_differ_and_it_can_be(
     assert "cannot make up for it: custom_parts.WideDot" in capsys.readouterr().out
 
 
-def test_an_edited_mechanism_and_other_settings_get_folders_of_their_own(
+def test_an_edited_mechanism_andother_settings_get_folders_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "edited_mechanism.py"

@@ -8,11 +8,8 @@
 from __future__ import annotations
 
 import argparse
-import random
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, cast
@@ -77,7 +74,9 @@ def main(options: argparse.Namespace) -> int:
     for line in scores.download(options.corpora) if options.download else ():
         print_line(line)
     if options.overrides[0] == "check":
-        return _check(options.overrides[1:], options.corpora)
+        from attnlab.cli.benchmark_check import check_file
+
+        return check_file(options.overrides[1:], options.corpora)
     from attnlab.cli import check
     from attnlab.config.compose import compose_run, usage_errors
     from attnlab.report.collect import collect
@@ -94,11 +93,11 @@ def main(options: argparse.Namespace) -> int:
     if same := [model for model in models if settings[model] == options.overrides]:
         raise UsageError(f"{same[0]} has these settings, and its results are stored: {scores.STORED}")
     options.overrides += _match(options.overrides)
-    tasks = [*QUICK] if options.quick else _available(options.corpora)  # the quick ones need no file
+    tasks = [*QUICK] if options.quick else available(options.corpora)  # the quick ones need no file
     study = _study(name, options.overrides, config)
     grid = [f"task={','.join(tasks)}", f"seed=range({1 if options.quick else options.seeds})", "model=own"]
     grid.append("callbacks.attention_weights.count=1")
-    code = _train([f"name={study}", *grid, *options.overrides], options.corpora)
+    code = train_runs([f"name={study}", *grid, *options.overrides], options.corpora)
     if code == INTERRUPTED:
         return code
     output = Path(config.paths.output)
@@ -107,7 +106,7 @@ def main(options: argparse.Namespace) -> int:
     scores.write(ours, output / f"{study}.csv")
     sentences = tables.examples(runs)
     knows = built_in() | {name: options.built_in}
-    broken = [*scores.violations(ours, stored), *_other_settings(options.overrides)]
+    broken = [*scores.violations(ours, stored), *other_settings(options.overrides)]
     _report(ours, stored, name, output / study, _relative_time(options.overrides), sentences, knows, broken)
     return code
 
@@ -120,7 +119,7 @@ def _study(name: str, overrides: Sequence[str], config: DictConfig) -> str:
     return f"benchmark_{name}_{short_hash([sorted(overrides), describe_code(config).get('parts')])}"
 
 
-def _other_settings(overrides: Sequence[str]) -> list[str]:
+def other_settings(overrides: Sequence[str]) -> list[str]:
     """Return the rule that is broken if an option file changes more than the attention; else nothing."""
     from omegaconf import OmegaConf
 
@@ -170,7 +169,7 @@ def _match(overrides: Sequence[str]) -> list[str]:
     return [matching]
 
 
-def _available(corpora: Path) -> list[str]:
+def available(corpora: Path) -> list[str]:
     """Return the tasks whose files exist; print those that are left out."""
     from attnlab.config.options import read_option
     from attnlab.report.benchmark.scores import SUITE
@@ -186,7 +185,7 @@ def _available(corpora: Path) -> list[str]:
     return tasks
 
 
-def _train(overrides: Sequence[str], corpora: Path) -> int:
+def train_runs(overrides: Sequence[str], corpora: Path) -> int:
     """Train the runs of the suite that are missing; returns the exit code."""
     from attnlab.cli import train
     from attnlab.report.benchmark.scores import SUITE
@@ -294,70 +293,3 @@ def _models() -> dict[str, list[str]]:
 
     models: dict[str, list[str]] = read_option("study", SUITE)["hydra"]["sweeper"]["overrides"]["model"]
     return models
-
-
-def _check(words: Sequence[str], corpora: Path) -> int:
-    """Check that scores follow from their counts, and train a run of each task again, drawn at random.
-
-    The mechanism is that of the command line: a file must not choose the code that is run.
-    """
-    from attnlab.report.benchmark import scores
-
-    if not words:
-        raise UsageError("attnlab benchmark check needs a file: attnlab benchmark check FILE.csv")
-    file, *mechanism = words
-    results, tasks = scores.read(Path(file)), _available(corpora)
-    print_line(f"PASS  {len([*results])} scores follow from their counts")
-    if other := sorted({each.overrides for each in results} - {" ".join(mechanism)}):
-        settings = other[0] or "no such settings"
-        raise UsageError(f"{file} was trained with {settings}: if you trust it, append it to the command")
-    broken = []
-    if mechanism:
-        broken = [*scores.violations(results, scores.read(scores.STORED)), *_other_settings(mechanism)]
-    for line in broken:
-        print_line(f"FAIL  {line}")
-    runs: dict[str, set[tuple[str, int]]] = {}
-    for each in results:
-        runs.setdefault(each.task, set()).add((each.model, each.seed))
-    drawn = {task: random.choice(sorted(own)) for task, own in runs.items() if task in tasks}
-    if not drawn:
-        raise UserError(f"{file} has no task whose files exist: give their folder, --corpora FOLDER")
-    code, again = _train_again(drawn, mechanism, corpora)
-    if code:
-        return code
-    passed = [_is_equal(results, again, task, *run) for task, run in drawn.items()]
-    if left_out := sorted({*runs} - {*drawn}):
-        print_line(f"not trained again, for lack of files: {', '.join(left_out)}", style="yellow")
-    return int(bool(broken) or not all(passed))
-
-
-def _train_again(
-    drawn: Mapping[str, tuple[str, int]], mechanism: Sequence[str], corpora: Path
-) -> tuple[int, Results]:
-    """Train a run of each task; returns the exit code and the scores."""
-    from attnlab.report.benchmark import scores
-    from attnlab.report.collect import collect
-
-    models = ["own" if mechanism else model for model, _ in drawn.values()]
-    seeds = [str(seed) for _, seed in drawn.values()]
-    runs = f"zip(task={','.join(drawn)} model={','.join(models)} seed={','.join(seeds)})"
-    with tempfile.TemporaryDirectory(prefix="attnlab-benchmark-") as folder:
-        code = _train([f"paths.output={folder}", runs, *mechanism], corpora)
-        return code, scores.from_runs(collect([Path(folder)]), mechanism)
-
-
-def _is_equal(results: Results, again: Results, task: str, model: str, seed: int) -> bool:
-    """Return whether a run that was trained again has equal scores and outputs; print what differs."""
-    from attnlab.report.benchmark import scores
-
-    rows = [replace(each, model=model) for each in again if each.task == task]
-    if not rows:
-        raise UserError(f"{task}, seed {seed} has no outputs to compare")
-    different = {each: lines for each in rows if (lines := scores.differences(results, each))}
-    other = all(scores.other_conditions(results, each) for each in different)
-    verdict = "PASS" if not different else "OTHER" if other else "FAIL"
-    print_line(f"{verdict}  {task}, {model}, seed {seed}")
-    for lines in different.values():
-        for line in lines:
-            print_line(line)
-    return not different
