@@ -11,7 +11,6 @@ from statistics import fmean
 
 import pandas as pd
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 
 from attnlab.report.collect import collect
 from attnlab.report.files import save
@@ -22,26 +21,11 @@ from attnlab.report.tables import markdown, mean_and_range
 HERE = Path(__file__).parent
 RESULTS, PREFIXES = HERE / "results.csv", HERE / "prefixes.csv"
 SOLVED = 99  # exact match in %
-COLUMNS = (
-    "task",
-    "heads",
-    "latches",
-    "gate_bias",
-    "learning_rate",
-    "train_size",
-    "seed",
-    "exact_match_same",
-    "exact_match_longer",
-    "parameters",
-    "steps",
-    "minutes",
-    "cpu",
-    "commit",
-)
-SETTINGS = COLUMNS.index("seed")
-"""Number of columns that name a setting."""
-TASKS = ("copy", "reverse", "duplicate", "reversed_addition", "sort")
-LABELS = ("no latches", "half of the bits are latches", "and three heads that start apart")
+AGAIN = 100
+"""Step from the seed of a training to that of its repetition."""
+SCORES = {"test/same/exact_match": "training_lengths", "test/longer/exact_match": "longer"}
+COLUMNS = ("task", "seed", *SCORES.values(), "parameters", "steps", "minutes", "cpu", "commit")
+TASKS = ("copy", "reverse", "duplicate", "reversed_addition")
 LENGTHS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 800, 1000, 1600)
 """Numbers of first tokens for which prefixes.csv has the share of outputs without an error."""
 
@@ -53,66 +37,50 @@ def main(*runs: str) -> None:
         save(draw(), HERE / "prefixes.svg")
     with RESULTS.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    names = (
-        "heads",
-        "latches",
-        "learning rate",
-        "training pairs",
-        "training lengths [%]",
-        "longer [%]",
-        "seeds with at least 99 %",
-        "steps",
-    )
     cells = []
-    for settings in dict.fromkeys(settings_of(row) for row in rows):
-        own = [row for row in rows if settings_of(row) == settings]
-        task, heads, latches, _, rate, train_size = settings
-        same, longer = (
-            [100 * float(row[f"exact_match_{name}"]) for row in own] for name in ("same", "longer")
+    for task in TASKS:
+        own = [row for row in rows if row["task"] == task]
+        first = [row for row in own if int(row["seed"]) < AGAIN]
+        networks = counted_networks(own)
+        cells.append(
+            [
+                task,
+                mean_and_range([100 * float(row["training_lengths"]) for row in first], digits=1),
+                mean_and_range([100 * float(row["longer"]) for row in first], digits=1),
+                *(
+                    f"{sum(100 * float(row['longer']) >= SOLVED for row in each)} of {len(each)}"
+                    for each in (first, networks)
+                ),
+            ]
         )
-        numbers = [
-            heads,
-            f"{100 * float(latches):g} %",
-            f"{float(rate):g}",
-            f"{int(train_size):,}",
-            mean_and_range(same, digits=1),
-            mean_and_range(longer, digits=1),
-            f"{sum(score >= SOLVED for score in longer)} of {len(own)}",
-            f"{int(own[0]['steps']):,}",
-        ]
-        cells.append([task, *numbers])
-    print(markdown(pd.DataFrame(cells, columns=["task", *names]).set_index("task")))
+    columns = ["task", "training lengths [%]", "longer [%]", "at least 99 %", "the same, trained again"]
+    print(markdown(pd.DataFrame(cells, columns=columns).set_index("task")))
+
+
+def counted_networks(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    """Return the network of each seed: the last one, since only those that failed are trained again."""
+    last = {int(row["seed"]) % AGAIN: row for row in sorted(rows, key=lambda row: int(row["seed"]))}
+    return [*last.values()]
 
 
 def write_results(folders: list[Path]) -> None:
     """Write results.csv, one line for each run, and prefixes.csv, one for each run and number of tokens."""
-    runs = sorted(
-        collect(folders).finished,
-        key=lambda run: (TASKS.index(run.config["data"]["task"]), settings_of_run(run), run.seed),
-    )
+    runs = sorted(collect(folders).finished, key=lambda run: (TASKS.index(task_of(run)), run.seed))
     with RESULTS.open("w", newline="") as results, PREFIXES.open("w", newline="") as prefixes:
         rows, curves = (csv.writer(file, lineterminator="\n") for file in (results, prefixes))
         rows.writerow(COLUMNS)
-        curves.writerow((*COLUMNS[:SETTINGS], "seed", "tokens", "right"))
+        curves.writerow(("task", "seed", "tokens", "right"))
         for run in runs:
-            settings_and_seed = (*settings_of_run(run), run.seed)
-            scores = [round(run.scores[f"test/{name}/exact_match"], 4) for name in ("same", "longer")]
+            scores = [round(run.scores[name], 4) for name in SCORES]
             minutes = round((run.seconds or 0) / 60, 2)
             numbers = (run.parameters, run.steps, minutes, run.cpu, run.commit)
-            rows.writerow((*settings_and_seed, *scores, *numbers))
-            curves.writerows((*settings_and_seed, tokens, share) for tokens, share in right_prefixes(run))
+            rows.writerow((task_of(run), run.seed, *scores, *numbers))
+            curves.writerows((task_of(run), run.seed, tokens, share) for tokens, share in right_prefixes(run))
 
 
-def settings_of_run(run: RunRecord) -> tuple[str, int, float, float, float, int]:
-    """Return the settings of a run in the order of the columns."""
-    data, decoder, attention = run.config["data"], run.config["decoder"], run.config["attention"]
-    bits = (attention["heads"], decoder["latches"], attention["score"]["gate_bias"])
-    return data["task"], *bits, run.config["optimizer"]["lr"], data["train_size"]
-
-
-def settings_of(row: dict[str, str]) -> tuple[str, ...]:
-    """Return the settings of a row of the CSV files."""
-    return tuple(row[column] for column in COLUMNS[:SETTINGS])
+def task_of(run: RunRecord) -> str:
+    """Return the task of a run."""
+    return str(run.config["data"]["task"])
 
 
 def right_prefixes(run: RunRecord) -> list[tuple[int, float]]:
@@ -128,27 +96,17 @@ def right_prefixes(run: RunRecord) -> list[tuple[int, float]]:
 
 def draw() -> Figure:
     """Draw the shares of prefixes.csv, a panel for each task and a line for each run."""
-    with PREFIXES.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    tasks = [task for task in TASKS if any(row["task"] == task for row in rows)]
-    figure = Figure(figsize=(2.2 * len(tasks), 2.6), layout="constrained")
-    panels = figure.subplots(1, len(tasks), sharey=True, squeeze=False)[0]
-    for axes, task in zip(panels, tasks, strict=True):
-        own = [row for row in rows if row["task"] == task]
-        for run in dict.fromkeys((*settings_of(row), row["seed"]) for row in own):
-            of_run = [row for row in own if (*settings_of(row), row["seed"]) == run]
-            line = [(int(row["tokens"]), 100 * float(row["right"])) for row in of_run]
-            colour = COLOURS[2 if run[1] == "3" else int(float(run[2]) > 0)]
-            axes.plot(*zip(*line, strict=True), color=colour, alpha=0.6, linewidth=1)
+    data = pd.read_csv(PREFIXES)
+    figure = Figure(figsize=(2.2 * len(TASKS), 2.4), layout="constrained")
+    panels = figure.subplots(1, len(TASKS), sharey=True)
+    for axes, task in zip(panels, TASKS, strict=True):
+        for _, run in data[data["task"] == task].groupby("seed"):
+            axes.plot(run["tokens"], 100 * run["right"], color=COLOURS[0], alpha=0.6, linewidth=1)
         trained = 10 if task == "reversed_addition" else 8
         axes.axvline(trained, color="0.6", linestyle=":")  # longest source of training, in symbols or digits
         axes.set(title=task, xscale="log", xlabel="tokens", ylim=(0, 102))
         axes.spines[["top", "right"]].set_visible(False)
     panels[0].set_ylabel("right up to there, %")
-    lines = [
-        Line2D([], [], color=colour, label=label) for colour, label in zip(COLOURS, LABELS, strict=False)
-    ]
-    figure.legend(handles=lines, loc="outside lower center", ncols=3)
     return figure
 
 
