@@ -4,7 +4,6 @@ Each figure is `PAGE/figure.svg`. A test compares the numbers in its description
 """
 
 import json
-import runpy
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -258,16 +257,15 @@ def speed() -> list[Panel]:
 
 def transduction() -> list[Panel]:
     """Word error rates of pronunciation by language, beside the official ensemble."""
-    official = runpy.run_path(str(HERE / "transduction" / "summary.py"))
-    low = {language: rates[1] for language, rates in official["BASELINE"].items()}
+    official = table("transduction/official.csv").set_index(["setting", "language"])
     panels = []
-    for title, file, split, baseline in (
-        ("800 training words", "results", "test", low),
-        ("8,000 training words", "medium", "val", official["MEDIUM_BASELINE"]),
+    for title, setting, file, split in (
+        ("800 training words", "low", "results", "test"),
+        ("8,000 training words", "medium", "medium", "val"),
     ):
         right = table(f"transduction/{file}.csv").groupby("variant")[f"{split}/exact_match"]
         rows = []
-        for language, published in baseline.items():
+        for language, published in official.loc[setting][split].items():
             seeds = tuple(100 * (1 - right.get_group(language)))
             rows.append(Row(language, "one network", sum(seeds) / len(seeds), seeds=seeds))
             rows.append(Row(language, "official ensemble of ten", published))

@@ -12,7 +12,7 @@ from math import inf
 from pathlib import Path
 
 from attnlab import load
-from attnlab.report import figures, tables
+from attnlab.report import figures, study_tables, tables
 from attnlab.report.collect import collect
 from attnlab.report.comparison import compare
 from attnlab.report.record import RunRecord
@@ -80,7 +80,7 @@ def variant_name(run: RunRecord) -> str:
 
 def table(study: Study) -> Table:
     """Extend the table of scores by the training loss and the example of the published system."""
-    scores = tables.scores_table(study)
+    scores = study_tables.scores_table(study)
     groups, text = study.by_variant().values(), scores.text.copy()
     for name, heading in ((FIRST, "training loss, first epoch"), (LAST, "last epoch")):
         losses = (estimate([run.scores[name] for run in runs], (0, inf)) for runs in groups)

@@ -21,34 +21,6 @@ from attnlab.report.study import Study
 from attnlab.report.tables import mean_and_range
 
 FOLDER = Path(__file__).parent
-BASELINE = {
-    "ady": (22, 22),
-    "gre": (5, 21),
-    "ice": (11, 12),
-    "ita": (22, 19),
-    "khm": (34, 34),
-    "lav": (41, 55),
-    "mlt_latn": (20, 19),
-    "rum": (10, 10),
-    "slv": (43, 49),
-    "wel_sw": (16, 10),
-}
-"""WER of the ensemble of ten of SIGMORPHON 2021, development and test, by language."""
-
-MEDIUM_BASELINE = {
-    "arm_e": 4.5,
-    "bul": 8.3,
-    "dut": 10.8,
-    "fre": 7.4,
-    "geo": 0.0,
-    "hbs_latn": 34.7,
-    "hun": 1.5,
-    "jpn_hira": 6.2,
-    "kor": 18.4,
-    "vie_hanoi": 1.3,
-}
-"""WER of that ensemble on the development files of the medium setting."""
-
 NORMALISATION = (
     *("corpus", "seed", "words", "unknown_words"),
     *("memorised", "memorised_known", "memorised_unknown", "network", "network_known", "network_unknown"),
@@ -111,7 +83,7 @@ def write_normalisation(study: Study) -> None:
 
 
 def error_rates(file: str, split: str) -> dict[str, list[float]]:
-    """Return the WER of each seed by variant, of those that have this split; exact match is its complement."""
+    """Return the WER of each seed by variant, where a run has this split; exact match is its complement."""
     rates: dict[str, list[float]] = {}
     for run in read_results(FOLDER / file).finished:
         if (right := run.scores.get(f"{split}/exact_match")) is not None:
@@ -123,6 +95,13 @@ def ensemble_rates(split: str) -> dict[str, float]:
     """Return the WER of the ensemble of each language."""
     with (FOLDER / "ensembles.csv").open(newline="") as file:
         return {row["language"]: float(row["wer"]) for row in csv.DictReader(file) if row["split"] == split}
+
+
+def official_rates(setting: str, split: str) -> dict[str, float]:
+    """Return the WER of the official ensemble of ten of SIGMORPHON 2021 by language, from official.csv."""
+    with (FOLDER / "official.csv").open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["setting"] == setting]
+    return {row["language"]: float(row[split]) for row in rows}
 
 
 def print_caption(text: str) -> None:
@@ -137,10 +116,9 @@ def print_row(*cells: object) -> None:
 
 def print_pronunciation() -> None:
     """Print the WER of each language with little data, and the mean."""
-    rates, ensembles = (
-        {split: of(split) for split in SPLITS}
-        for of in (lambda split: error_rates("results.csv", split), ensemble_rates)
-    )
+    rates = {split: error_rates("results.csv", split) for split in SPLITS}
+    ensembles = {split: ensemble_rates(split) for split in SPLITS}
+    official = {split: official_rates("low", split) for split in SPLITS}
     seeds = len(next(iter(rates["val"].values())))
     print_caption(f"Pronunciation, 800 training words, WER, {seeds} seeds and their ensemble")
     kinds = ("one network", "ensemble", "official")
@@ -149,10 +127,14 @@ def print_pronunciation() -> None:
     rows = {
         language: [
             rate
-            for split, published in zip(SPLITS, baseline, strict=True)
-            for rate in (fmean(rates[split][language]), ensembles[split][language], float(published))
+            for split in SPLITS
+            for rate in (
+                fmean(rates[split][language]),
+                ensembles[split][language],
+                official[split][language],
+            )
         ]
-        for language, baseline in BASELINE.items()
+        for language in official["val"]
     }
     for language, row in rows.items():
         print_row(language, *row)
@@ -163,11 +145,11 @@ def print_pronunciation() -> None:
 
 def print_medium() -> None:
     """Print the mean WER of the medium languages, development files."""
-    rates = error_rates("medium.csv", "val")
-    mean = fmean(fmean(rates[language]) for language in MEDIUM_BASELINE)
+    rates, official = error_rates("medium.csv", "val"), official_rates("medium", "val")
+    mean = fmean(fmean(rates[language]) for language in official)
     print(
-        f"Pronunciation, 8,000 training words, {len(MEDIUM_BASELINE)} development files: WER {mean:.1f}, "
-        f"official ensemble {fmean(MEDIUM_BASELINE.values()):.1f}.\n"
+        f"Pronunciation, 8,000 training words, {len(official)} development files: WER {mean:.1f}, "
+        f"official ensemble {fmean(official.values()):.1f}.\n"
     )
 
 

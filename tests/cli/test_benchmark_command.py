@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from attnlab.cli.benchmark import _match, _study, other_settings
+from attnlab.cli.benchmark import _match, _study
+from attnlab.cli.benchmark_suite import other_settings
 from attnlab.config.compose import compose_run
 from attnlab.config.options import config_dirs
 from attnlab.report.benchmark import scores

@@ -12,9 +12,10 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from attnlab.cli import arguments
+from attnlab.cli.benchmark_suite import available, models, other_settings, train_runs
 from attnlab.errors import INTERRUPTED, UsageError, UserError
 from attnlab.files.terminal import print_line, print_table
 
@@ -30,9 +31,6 @@ PARTS = ("attention", "encoder", "decoder")
 NOTHING = "nothing about positions"
 
 QUICK = ("reverse", "recall", "cogs")
-
-FREE = re.compile(r"attention\b|paths\.output$|logger\b|hydra\b")
-"""Settings that the command of a mechanism may change, by their names in the composed configuration."""
 
 IMPORTS = ("attnlab.jobs.preflight",)
 
@@ -86,11 +84,11 @@ def main(options: argparse.Namespace) -> int:
         config = compose_run(options.overrides)
     name = options.name or str(config.attention._target_).rpartition(".")[2]
     stored = scores.read(scores.STORED)
-    settings = _models()
-    models = {each.model for each in stored}
-    if name in models:
+    settings = models()
+    taken = {each.model for each in stored}
+    if name in taken:
         raise UsageError(f"{name} is a mechanism of the stored results: give another --name")
-    if same := [model for model in models if settings[model] == options.overrides]:
+    if same := [model for model in taken if settings[model] == options.overrides]:
         raise UsageError(f"{same[0]} has these settings, and its results are stored: {scores.STORED}")
     options.overrides += _match(options.overrides)
     tasks = [*QUICK] if options.quick else available(options.corpora)  # the quick ones need no file
@@ -117,26 +115,6 @@ def _study(name: str, overrides: Sequence[str], config: DictConfig) -> str:
     from attnlab.training.own_parts import describe_code
 
     return f"benchmark_{name}_{short_hash([sorted(overrides), describe_code(config).get('parts')])}"
-
-
-def other_settings(overrides: Sequence[str]) -> list[str]:
-    """Return the rule that is broken if an option file changes more than the attention; else nothing."""
-    from omegaconf import OmegaConf
-
-    from attnlab.config.compose import compose_run
-    from attnlab.files.run_identity import flatten
-    from attnlab.report.benchmark.scores import SUITE
-
-    own, suite = (
-        flatten(cast("dict[str, Any]", OmegaConf.to_container(compose_run([f"study={SUITE}", *words]))))
-        for words in (overrides, ())
-    )
-    names = {
-        name
-        for name in own.keys() | suite.keys()
-        if own.get(name) != suite.get(name) and not FREE.match(name)
-    }
-    return [f"settings that are not those of the suite: {', '.join(sorted(names))}"] if names else []
 
 
 def _match(overrides: Sequence[str]) -> list[str]:
@@ -167,31 +145,6 @@ def _match(overrides: Sequence[str]) -> list[str]:
         return []
     print_line(f"{size}: the decoder gets another size ({matching})")
     return [matching]
-
-
-def available(corpora: Path) -> list[str]:
-    """Return the tasks whose files exist; print those that are left out."""
-    from attnlab.config.options import read_option
-    from attnlab.report.benchmark.scores import SUITE
-
-    tasks = []
-    for task, words in read_option("study", SUITE)["hydra"]["sweeper"]["overrides"]["task"].items():
-        files = [corpora / name for name in re.findall(r"\$\{corpora\}/(\S+)", "\n".join(words))]
-        missing = [file for file in files if not file.is_file()]
-        if missing:
-            print_line(f"left out: {task}, {missing[0]} does not exist (--corpora FOLDER)", style="yellow")
-        else:
-            tasks.append(task)
-    return tasks
-
-
-def train_runs(overrides: Sequence[str], corpora: Path) -> int:
-    """Train the runs of the suite that are missing; returns the exit code."""
-    from attnlab.cli import train
-    from attnlab.report.benchmark.scores import SUITE
-
-    words = ["-m", f"study={SUITE}", f"corpora={corpora.absolute()}", *overrides]
-    return train.main(argparse.Namespace(arguments=words))
 
 
 def _relative_time(overrides: Sequence[str]) -> float:
@@ -276,7 +229,7 @@ def built_in() -> dict[str, str]:
     from attnlab.report.benchmark.scores import REFERENCE
 
     texts = {}
-    for model, words in _models().items():
+    for model, words in models().items():
         chosen = {"attention": REFERENCE} | dict(word.split("=") for word in words)
         options = [option_text(group, chosen[group]) for group in PARTS if group in chosen]
         known = [
@@ -284,12 +237,3 @@ def built_in() -> dict[str, str]:
         ]
         texts[model] = "; ".join([text for text in known if text != NOTHING] or [NOTHING])
     return texts
-
-
-def _models() -> dict[str, list[str]]:
-    """Return the settings of the stored mechanisms."""
-    from attnlab.config.options import read_option
-    from attnlab.report.benchmark.scores import SUITE
-
-    models: dict[str, list[str]] = read_option("study", SUITE)["hydra"]["sweeper"]["overrides"]["model"]
-    return models

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attnlab.cli.benchmark import available, other_settings, train_runs
+from attnlab.cli.benchmark_suite import available, other_settings, train_runs
 from attnlab.errors import UsageError, UserError
 from attnlab.files.terminal import print_line
 

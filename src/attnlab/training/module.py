@@ -38,7 +38,7 @@ from attnlab.training.losses.base import Losses, LossTerm, Outputs
 from attnlab.training.model import Model
 from attnlab.training.models import load_network
 from attnlab.training.module_arguments import module_arguments
-from attnlab.training.own_parts import check_prepared_term
+from attnlab.training.own_parts import check_prepared_term, is_unchecked
 from attnlab.training.shards import Shards
 from attnlab.training.teacher_forcing import TeacherForcing, sample_forced
 from attnlab.training.token_mean import EpochLoss, GradientMean
@@ -239,7 +239,10 @@ class Seq2SeqModule(lightning.LightningModule):
         """Prepare the terms of the loss, and warn of positions that the attention lacks."""
         for term in self.loss_terms.values():
             term.prepare(self)
-            check_prepared_term(term, self)
+            if is_unchecked(term):
+                examples = self.data.examples("train")
+                batch = examples[[*range(min(3, len(examples)))]].to(self.device)
+                check_prepared_term(term, self.network, self.teacher_forced, batch)
         if self.trainer.is_global_zero:
             warn_of_unattended_positions(self.network, self.data)
 

@@ -1,7 +1,5 @@
 """Parts from outside of attnlab: checks before they train, and digests of their code."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import logging
@@ -10,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from hydra.utils import get_object
 from omegaconf import DictConfig
-from torch import Tensor
+from torch import Tensor, nn
 
 from attnlab.config.construct import accepted, construct, constructor, section
 from attnlab.config.trust import targets
@@ -35,9 +33,6 @@ from attnlab.testing import (
 )
 from attnlab.training.losses.base import LossTerm, Outputs
 from attnlab.types import PAD, Batch
-
-if TYPE_CHECKING:
-    from attnlab.training.module import Seq2SeqModule
 
 log = logging.getLogger(__name__)
 
@@ -85,16 +80,20 @@ def check_parts(
                 yield f"loss term {node._target_}"
 
 
-def check_prepared_term(term: LossTerm, module: Seq2SeqModule) -> None:
-    """Check a term from outside that prepares itself with the module, on its first training pairs."""
-    if type(term).__module__.startswith("attnlab.") or type(term).prepare is LossTerm.prepare:
-        return
-    examples = module.data.examples("train")
-    batch = examples[[*range(min(3, len(examples)))]].to(module.device)
-    modes = {part: part.training for part in module.network.modules()}
-    module.network.eval()  # without dropout, so that a term that reads the batch too is a mean
+def is_unchecked(term: LossTerm) -> bool:
+    """Return whether a term from outside prepares itself with the module, and is not checked before."""
+    foreign = not type(term).__module__.startswith("attnlab.")
+    return foreign and type(term).prepare is not LossTerm.prepare
+
+
+def check_prepared_term(
+    term: LossTerm, network: nn.Module, teacher_forced: Callable[[Batch], Outputs], batch: Batch
+) -> None:
+    """Check a term that has prepared itself with the module, on a batch of the training data."""
+    modes = {part: part.training for part in network.modules()}
+    network.eval()  # without dropout, so that a term that reads the batch too is a mean
     with isolated(), torch.no_grad():
-        outputs = module.teacher_forced(batch)
+        outputs = teacher_forced(batch)
     check_loss_term(term, batch, outputs)
     for part, mode in modes.items():
         part.training = mode
