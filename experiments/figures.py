@@ -259,9 +259,9 @@ def transduction() -> list[Panel]:
     """Word error rates of pronunciation by language, beside the official ensemble."""
     official = table("transduction/official.csv").set_index(["setting", "language"])
     panels = []
-    for title, setting, file, split in (
-        ("800 training words", "low", "results", "test"),
-        ("8,000 training words", "medium", "medium", "val"),
+    for words, setting, file, split in (
+        ("800", "low", "results", "test"),
+        ("8,000", "medium", "medium", "val"),
     ):
         right = table(f"transduction/{file}.csv").groupby("variant")[f"{split}/exact_match"]
         rows = []
@@ -269,7 +269,8 @@ def transduction() -> list[Panel]:
             seeds = tuple(100 * (1 - right.get_group(language)))
             rows.append(Row(language, "one network", sum(seeds) / len(seeds), seeds=seeds))
             rows.append(Row(language, "official ensemble of ten", published))
-        panels.append(Panel(f"WER [%], {SPLITS[split]} files", rows, title, limits=(0, None)))
+        axis = f"WER [%], {SPLITS[split]} files, {words} training words"
+        panels.append(Panel(axis, rows, limits=(0, None)))
     return panels
 
 
