@@ -356,7 +356,6 @@ def test_seeds_cannot_be_chosen_by_a_task_whose_file_changes() -> None:
     ("changes", "message"),
     [
         ({"cpu": ""}, "sort, test: no cpu"),
-        ({"commit": ""}, "sort, test: no commit"),
         ({"versions": ""}, "sort, test: no versions"),
         ({"overrides": "attention=dot attention._target_=mine.Mine", "code": ""}, "no digest of the code"),
         (
@@ -382,6 +381,11 @@ def test_counts_that_no_outputs_have_are_refused(counts: list[list[int]]) -> Non
     impossible = "sort, test: counts that no outputs have"
     assert impossible not in violations(Results([mine]), stored)
     assert impossible in violations(Results([replace(mine, counts=changed)]), stored)
+
+
+def test_results_of_an_installed_package_have_no_commit() -> None:
+    mine = [replace(each, model="mine", commit="") for each in two_tasks() if each.model == "dot"]
+    assert not any("commit" in line for line in violations(Results(mine), Results(two_tasks())))
 
 
 def test_a_mechanism_may_be_the_first_that_learns_a_test_set() -> None:
