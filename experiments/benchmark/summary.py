@@ -19,7 +19,7 @@ from attnlab.cli.benchmark import built_in
 from attnlab.data.corpus import Pair
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction, write_predictions
-from attnlab.report.benchmark import scores, tables
+from attnlab.report.benchmark import rules, scores, tables
 from attnlab.report.benchmark.scores import LEAST_SEEDS, REFERENCE, SAME, Results
 from attnlab.report.collect import collect
 from attnlab.report.files import save
@@ -73,7 +73,7 @@ def submitted(results: Results, folder: Path) -> str:
     rows, texts = [], []
     for file in sorted(folder.glob("*.csv")):
         theirs = scores.read(file)
-        if broken := scores.violations(theirs, results):
+        if broken := rules.violations(theirs, results):
             raise UserError(f"{file}: {'; '.join(broken)}")
         joined, (model,) = scores.join(theirs, results), theirs.models
         knows = next(each.built_in for each in theirs)

@@ -18,6 +18,7 @@ from attnlab.config.options import option_text, read_option
 from attnlab.data.digests import describe as describe_data
 from attnlab.errors import UserError
 from attnlab.files.run_identity import identify
+from attnlab.report.benchmark.rules import differences, other_conditions, violations
 from attnlab.report.benchmark.scores import (
     FILES,
     REFERENCE,
@@ -25,13 +26,10 @@ from attnlab.report.benchmark.scores import (
     SUITE,
     Results,
     Score,
-    differences,
     download,
     join,
-    other_conditions,
     read,
     stored_digest,
-    violations,
     write,
 )
 from attnlab.report.benchmark.tables import (

@@ -67,7 +67,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    from attnlab.report.benchmark import scores, tables
+    from attnlab.report.benchmark import rules, scores, tables
 
     for line in scores.download(options.corpora) if options.download else ():
         print_line(line)
@@ -104,7 +104,7 @@ def main(options: argparse.Namespace) -> int:
     scores.write(ours, output / f"{study}.csv")
     sentences = tables.examples(runs)
     knows = built_in() | {name: options.built_in}
-    broken = [*scores.violations(ours, stored), *other_settings(options.overrides)]
+    broken = [*rules.violations(ours, stored), *other_settings(options.overrides)]
     _report(ours, stored, name, output / study, _relative_time(options.overrides), sentences, knows, broken)
     return code
 
@@ -125,7 +125,8 @@ def _match(overrides: Sequence[str]) -> list[str]:
     """
     from attnlab.config.compose import compose_run
     from attnlab.jobs.preflight import build_on_meta
-    from attnlab.report.benchmark.scores import REFERENCE, SIZE_TOLERANCE, SUITE
+    from attnlab.report.benchmark.rules import SIZE_TOLERANCE
+    from attnlab.report.benchmark.scores import REFERENCE, SUITE
 
     own = compose_run([f"study={SUITE}", *overrides])
     if "match" in own.attention:

@@ -22,7 +22,7 @@ def check_file(words: Sequence[str], corpora: Path) -> int:
 
     The mechanism is that of the command line: a file must not choose the code that is run.
     """
-    from attnlab.report.benchmark import scores
+    from attnlab.report.benchmark import rules, scores
 
     if not words:
         raise UsageError("attnlab benchmark check needs a file: attnlab benchmark check FILE.csv")
@@ -34,7 +34,7 @@ def check_file(words: Sequence[str], corpora: Path) -> int:
         raise UsageError(f"{file} was trained with {settings}: if you trust it, append it to the command")
     broken = []
     if mechanism:
-        broken = [*scores.violations(results, scores.read(scores.STORED)), *other_settings(mechanism)]
+        broken = [*rules.violations(results, scores.read(scores.STORED)), *other_settings(mechanism)]
     for line in broken:
         print_line(f"FAIL  {line}")
     runs: dict[str, set[tuple[str, int]]] = {}
@@ -69,13 +69,13 @@ def _train_again(
 
 def _is_equal(results: Results, again: Results, task: str, model: str, seed: int) -> bool:
     """Return whether a run that was trained again has equal scores and outputs; print what differs."""
-    from attnlab.report.benchmark import scores
+    from attnlab.report.benchmark import rules
 
     rows = [replace(each, model=model) for each in again if each.task == task]
     if not rows:
         raise UserError(f"{task}, seed {seed} has no outputs to compare")
-    different = {each: lines for each in rows if (lines := scores.differences(results, each))}
-    other = all(scores.other_conditions(results, each) for each in different)
+    different = {each: lines for each in rows if (lines := rules.differences(results, each))}
+    other = all(rules.other_conditions(results, each) for each in different)
     verdict = "PASS" if not different else "OTHER" if other else "FAIL"
     print_line(f"{verdict}  {task}, {model}, seed {seed}")
     for lines in different.values():
