@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attnlab.nn.attention import Additive
+from attnlab.nn.attention import Additive, Attention
 from attnlab.nn.encoders import Encoder
 from attnlab.testing import PartError, check_attention, check_decoder, check_encoder
 from attnlab.types import Memory
@@ -68,6 +68,12 @@ SLIPS = {
         "/ self.temperature",
         "* 0",
         r"Cosine\.score .*same weights for every query and every memory",
+    ),
+    "detached": (MAPPED, "query = self.map(query).detach()", r"does not train map\.weight"),
+    "unused parameter": (
+        "self.temperature = temperature",
+        "self.temperature, self.scale = temperature, nn.Parameter(torch.ones(3))",
+        r"Cosine\.forward .*does not train scale",
     ),
     "softmax": (f"{PRODUCT} /", f"{PRODUCT}.softmax(-1) * 10 *", r"Cosine\.score .*weights that sum to 1"),
     "NaN": ("/ self.temperature", "* float('nan')", r"Cosine\.score .*NaN"),
@@ -130,6 +136,18 @@ class Scaled(Additive):
 
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
         return super().score(query, keys, state) * self.scale
+
+
+class Bare(Attention):
+    """Has no parameters, and does not call the constructor of its base class."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = settings
+
+
+def test_missing_base_constructor_without_parameters_is_named() -> None:
+    with pytest.raises(PartError, match=r"Bare\.__init__ .*does not call super\(\)\.__init__"):
+        check_attention(Bare)
 
 
 def test_mechanism_with_a_frozen_parameter_passes() -> None:

@@ -62,6 +62,8 @@ class Part:
         self.cls = type(self.module)
         if not isinstance(self.module, base):
             self.fail("", f"is no {base.__name__}: derive it from {base.__module__}")
+        if isinstance(self.module, nn.Module) and "_parameters" not in vars(self.module):
+            self.fail("__init__", "does not call super().__init__")
 
     def fail(self, method: str, problem: str) -> None:
         """Raise `PartError` with the place of a method."""
@@ -163,7 +165,8 @@ def check_attention(
     """Check that a mechanism keeps the contract of `Attention`.
 
     Shapes; weights of 0 at padding; equal results for a sentence alone and in a batch, for one query and
-    several, and for repeated calls; finite gradients; dependence on the query or on the memory.
+    several, and for repeated calls; finite gradients, which reach every parameter; dependence on the query or
+    on the memory.
 
     Args:
         make: the class, or a partial of it with its settings; called with `query_size` and `memory_size`.
@@ -258,17 +261,25 @@ def _check_influence(part: Part, query: Tensor, memory: Memory) -> None:
     module = part.module.train()
     query, states = query.clone().requires_grad_(), memory.states.clone().requires_grad_()
     memory = memory._replace(states=states)
-    contexts, weights = _walk(part, query, memory)
-    total = contexts.square().sum() + (weights * torch.arange(weights.size(-1))).sum()
-    parameters = dict(module.named_parameters())
-    part.check_gradients(total, {"query": query, "memory": states, **parameters}, needed=False)
-    module.eval()
-    has_scores = type(module).score is not Attention.score and type(module).forward is Attention.forward
-    if not has_scores or not parameters or not total.requires_grad:
+    parameters = {name: each for name, each in module.named_parameters() if each.requires_grad}
+
+    def total() -> Tensor:
+        contexts, weights = _walk(part, query, memory)
+        return contexts.square().sum() + (weights * torch.arange(weights.size(-1))).sum()
+
+    part.check_gradients(total(), {"query": query, "memory": states, **parameters}, needed=False)
+    if not parameters:
         return
     with torch.no_grad():
-        for parameter in parameters.values():  # initial zeros hide what a mechanism depends on
+        for parameter in module.parameters():  # initial zeros hide what a mechanism depends on
             parameter.copy_(torch.randn_like(parameter) * 0.5)
+    gradients = torch.autograd.grad(total(), [*parameters.values()], allow_unused=True)
+    if unused := [name for name, each in zip(parameters, gradients, strict=True) if each is None]:
+        part.fail("forward", f"does not train {', '.join(unused)}: no gradient reaches it")
+    if type(module).score is Attention.score or type(module).forward is not Attention.forward:
+        return
+    module.eval()
+    with torch.no_grad():
         first = _walk(part, query, memory)[1]
         by_query = _walk(part, torch.randn_like(query), memory)[1]
         by_memory = _walk(part, query, memory._replace(states=torch.randn_like(states)))[1]
