@@ -1,6 +1,7 @@
 """Pages of the section Results: the README of every folder of `experiments/`.
 
-The pages are written to `docs/results/` before Sphinx looks for documents, and only if they change.
+The pages are written to `docs/results/` before Sphinx looks for documents, and only if they change. Other
+pages link to the READMEs, so that their links work without a build too.
 """
 
 import re
@@ -15,6 +16,7 @@ LINK = re.compile(r"(?<=\]\()(?!https?:|#)([^)\s]+)(?=\))")
 IMAGE = re.compile(r'<img src="([^"]+)" width="(\d+)" alt="([^"]+)">')
 PAGE = re.compile(r"\[([^\]]+)\]\((\w+)/README\.md\)")
 ROW = re.compile(r"^\| \[(.+?)\]\((\w+)/README\.md\) \|", re.MULTILINE)
+README = re.compile(r"(?<=\]\()\.\./((?:\.\./)*)experiments/(?:(\w+)/)?(README|declared|conditions)\.md")
 
 
 def write_pages(app: Sphinx) -> None:
@@ -67,7 +69,16 @@ def target(name: str, link: str) -> str:
     return f"../../{path.relative_to(ROOT)}"
 
 
+def link_pages(app: Sphinx, name: str, source: list[str]) -> None:
+    """Replace links to READMEs of experiments by links to their pages."""
+    source[0] = README.sub(
+        lambda match: f"{match[1]}results/{match[2] or {'README': 'index'}.get(match[3], match[3])}.md",
+        source[0],
+    )
+
+
 def setup(app: Sphinx) -> dict[str, bool]:
     """Write the pages when the builder is ready."""
     app.connect("builder-inited", write_pages)
+    app.connect("source-read", link_pages)
     return {"parallel_read_safe": True}
