@@ -4,14 +4,16 @@ python summary.py [RUNS FILE.csv]: first add the runs of a folder to FILE.csv, .
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 
+import numpy as np
 import pandas as pd
 import tuned
+from numpy.typing import NDArray
 from scipy.stats import kendalltau
 
 import attnlab
@@ -19,6 +21,7 @@ from attnlab.cli.benchmark import built_in
 from attnlab.data.corpus import Pair
 from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction, write_predictions
+from attnlab.report.aggregates import probability_of_improvement
 from attnlab.report.benchmark import rules, scores, tables
 from attnlab.report.benchmark.scores import LEAST_SEEDS, REFERENCE, SAME, Results
 from attnlab.report.collect import collect
@@ -39,9 +42,11 @@ COSTS = (
     "MB: of a batch, beside weights and optimizer."
 )
 
-
 FAR_BEHIND = ("monotonic", "mocha", "milk", "none", "none_matched")
 """Mechanisms whose scores are far below the others, so that rankings agree on them."""
+
+Values = NDArray[np.float64]
+Rank = Callable[[Values], Values]
 
 
 def main(runs: str | None = None, file: str = str(scores.STORED)) -> None:
@@ -62,7 +67,7 @@ def main(runs: str | None = None, file: str = str(scores.STORED)) -> None:
     if text := submitted(results, HERE / "submissions"):
         print(text)
     if min(len(results.models), len({task for task, _ in results.scores})) > len(FAR_BEHIND):
-        print(f"{stability_text(results)}\n")
+        print(f"### Stability of the ranking\n\n{stability_table(results)}")
     if runs is not None:
         chosen = [model for model in by_task.values.index if model in (*MAIN, REFERENCE)]
         save(tables.draw(replace(by_task, values=by_task.values.loc[chosen].T)), HERE / "scores.svg")
@@ -148,56 +153,53 @@ def over_seeds(results: Results, models: list[str], *, shifted: bool) -> dict[st
     return texts
 
 
-def stability(results: Results, models: list[str]) -> tuple[list[float], list[float]]:
-    """Return Kendall's τ between rankings of models by their mean score.
+def stability(values: Values, rank: Rank) -> tuple[list[float], list[float]]:
+    """Return Kendall's τ between rankings by two halves of the tasks, and by two halves of the seeds.
 
-    The first list compares two halves of the tasks, for all halves, the second one seed with the others. The
-    scores are those of test sets like the training data.
+    Args:
+        values: scores [K, R, M] of K models with R seeds on M tasks.
+        rank: returns what the models are ranked by, [K].
     """
-    cells = [cell for cell in results.scores if cell[1] in SAME]
-    tasks, seeds = sorted({task for task, _ in cells}), results.seeds(*models)
-
-    def ranks(tasks: Iterable[str], seeds: Iterable[int]) -> list[float]:
-        return [
-            fmean(
-                results.scores[cell][model][seed].score
-                for cell in cells
-                if cell[0] in tasks
-                for seed in seeds
-            )
-            for model in models
-        ]
-
-    def agreement(one: list[float], other: list[float]) -> float:
-        return float(kendalltau(one, other).statistic)
-
-    halves = combinations(tasks, len(tasks) // 2)
-    others = [[each for each in seeds if each != seed] for seed in seeds]
-    return (
-        [agreement(ranks(half, seeds), ranks({*tasks} - {*half}, seeds)) for half in halves],
-        [
-            agreement(ranks(tasks, [seed]), ranks(tasks, rest))
-            for seed, rest in zip(seeds, others, strict=True)
-        ],
-    )
+    _, seeds, tasks = values.shape
+    by_tasks = [
+        agreement(rank(values[:, :, half]), rank(np.delete(values, half, axis=2)))
+        for half in combinations(range(tasks), tasks // 2)
+    ]
+    by_seeds = [
+        agreement(rank(values[:, half]), rank(np.delete(values, half, axis=1)))
+        for half in combinations(range(seeds), seeds // 2)
+    ]
+    return by_tasks, by_seeds
 
 
-def stability_text(results: Results) -> str:
-    """Return the stability with all models, over the seeds that all have, and without those far behind."""
+def agreement(one: Values, other: Values) -> float:
+    """Return Kendall's τ of two rankings."""
+    return float(kendalltau(one, other).statistic)
+
+
+def stability_table(results: Results) -> str:
+    """Return the stability of all models, over the seeds that all have, and without those far behind."""
     models = results.models
-    count = len(results.seeds(*models))
-    parts = []
-    for chosen, which in (
-        (models, f", {len(models)} mechanisms with {count} seeds"),
-        ([each for each in models if each not in FAR_BEHIND], f", without {', '.join(FAR_BEHIND)}"),
-    ):
-        halves, seeds = stability(results, chosen)
-        parts.append(
-            f"{fmean(halves):.2f} ({min(halves):.2f} to {max(halves):.2f}) between two halves of the tasks, "
-            f"{fmean(seeds):.2f} ({min(seeds):.2f} to {max(seeds):.2f}) between one seed and the others"
-            f"{which}"
-        )
-    return f"Kendall's τ of rankings by the mean score, same: {'; '.join(parts)}."
+    seeds = results.seeds(*models)
+    shared = Results(each for each in results if each.seed in seeds)
+    rows = []
+    for chosen in (models, [each for each in models if each not in FAR_BEHIND]):
+        values = np.stack([shared.matrix(model, shifted=False) for model in chosen])
+        place = chosen.index(REFERENCE)
+        ranks: dict[str, Rank] = {
+            "improvement": lambda part, place=place: probability_of_improvement(part, part[place]),
+            "mean score": lambda part: part.mean(axis=(1, 2)),
+        }
+        for name, rank in ranks.items():
+            halves = stability(values, rank)
+            texts = (f"{fmean(each):.2f} ({min(each):.2f} to {max(each):.2f})" for each in halves)
+            rows.append([name, str(len(chosen)), *texts])
+    columns = ["rank by", "mechanisms", "two halves of the tasks", f"two halves of the {len(seeds)} seeds"]
+    note = (
+        "Kendall's τ between rankings on inputs like those of training; mean (lowest to highest) over all "
+        f"halves. The second two rows are without {', '.join(FAR_BEHIND)}."
+    )
+    return markdown(pd.DataFrame(rows, columns=columns).set_index("rank by"), [note])
 
 
 if __name__ == "__main__":

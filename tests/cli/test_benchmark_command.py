@@ -24,32 +24,30 @@ WORDS = (*OWN, "trainer.max_steps=2", "search.max_length=8")
 @pytest.mark.slow
 def test_a_mechanism_is_compared_with_stored_results_and_checked(tmp_path: Path) -> None:
     (tmp_path / "cosine.py").write_text(MINE)
-    done = attnlab("benchmark", *WORDS, "--quick", folder=tmp_path)
+    done = attnlab("benchmark", *WORDS, "--quick", "--name", "Mine.1", folder=tmp_path)
     assert "attention cosine.Mine  keeps its contract" in done.stdout
     assert "left out" not in done.stdout  # no task of --quick has a file
     assert f"1.09 of the parameters of additive: the decoder gets another size ({MATCHED})" in done.stdout
-    assert not re.search(r"(reverse|recall|cogs): [\d.]+ of the parameters", done.stdout)
-    without = {"recall", "cogs"} - {each.task for each in scores.read(scores.STORED)}
-    compared = done.stdout.partition("Not compared, for lack of stored results of the same data: ")[2]
-    assert {*filter(None, compared.partition(".")[0].split(", "))} == without
+    assert not re.search(r"(duplicate|recall|scan): [\d.]+ of the parameters", done.stdout)
+    assert "Not compared, for lack of stored results" not in done.stdout
     assert "On no test set is it shown to be better than additive." in done.stdout
-    worse = r"Significantly worse than additive over inputs of these networks, seed 0: .*reverse \(-"
+    worse = r"Significantly worse than additive over inputs of these networks, seed 0: .*duplicate \(-"
     assert re.search(worse, done.stdout)
     assert "Not comparable with the other rows, and not to be cited: settings beside those" in done.stdout
     assert (
         "seeds 0: 3 or more are needed, without a gap from 0; test sets or seeds are missing: bulg"
         in done.stdout
     )
-    (file,) = tmp_path.glob("outputs/benchmark_Mine_*.csv")
+    (file,) = tmp_path.glob("outputs/benchmark_Mine.1_*.csv")
     ours = scores.read(file)
-    assert {each.task for each in ours} == {"reverse", "recall", "cogs"}
+    assert {each.task for each in ours} == {"duplicate", "recall", "scan"}
     page = file.with_suffix(".html").read_text()
-    assert "Mine (reverse)" in page
+    assert "Mine.1 (duplicate)" in page
     assert page.count("<table") == 3
-    assert "a horse took the ball" in page  # the explorer
+    assert "look around left twice and run left twice" in page  # the explorer
     latex = file.with_suffix(".tex").read_text()
     assert latex.count(r"\toprule") == 2
-    assert "test set & Mine & additive & none" in latex
+    assert "test set & Mine.1 & additive & none" in latex
 
     assert all(each.code and each.outputs for each in ours)
 
@@ -60,8 +58,8 @@ def test_a_mechanism_is_compared_with_stored_results_and_checked(tmp_path: Path)
     )
     assert f"PASS  {len([*ours])} scores follow from their counts" in checked.stdout
     assert "left out: conala, data/conala-train.json does not exist (--corpora FOLDER)" in checked.stdout
-    for task in ("reverse", "recall", "cogs"):  # a run of each
-        assert f"PASS  {task}, Mine, seed 0" in checked.stdout
+    for task in ("duplicate", "recall", "scan"):  # a run of each
+        assert f"PASS  {task}, Mine.1, seed 0" in checked.stdout
     refused = attnlab("benchmark", "check", str(file), "attention=dot", folder=tmp_path, code=2)
     assert f"was trained with {' '.join(WORDS)} {MATCHED}: if you trust it, append it" in refused.stderr
 
@@ -85,6 +83,10 @@ def test_the_name_of_a_stored_mechanism_is_refused(tmp_path: Path) -> None:
     assert "additive is a mechanism of the stored results" in refused.stderr
     same = attnlab("benchmark", "attention=dot", folder=tmp_path, code=2)
     assert "dot has these settings, and its results are stored: " in same.stderr
+    word = attnlab("benchmark", "chek", "mine.csv", folder=tmp_path, code=2)
+    assert "chek: neither a setting, KEY=VALUE, nor check FILE.csv" in word.stderr
+    missing = attnlab("benchmark", "check", "mine.csv", folder=tmp_path, code=1)
+    assert "mine.csv: no such file; results of attnlab benchmark are FILE.csv and FILE.npz" in missing.stderr
 
 
 def test_decoder_size_is_matched_only_where_parameters_differ_and_it_can_be(

@@ -1,7 +1,8 @@
 """`attnlab benchmark`: compare an attention mechanism with all others on a suite of tasks.
 
-`attnlab benchmark attention=dot attention._target_=cosine.Cosine` checks the mechanism, trains the runs of
-`study=benchmark_v1` that are missing, and compares them with the stored results of the other mechanisms.
+`attnlab benchmark attention=dot attention._target_=cosine.Cosine +attention.temperature=0.1` checks the
+mechanism, trains the runs of `study=benchmark_v1` that are missing, and compares them with the stored results
+of the other mechanisms.
 `attnlab benchmark check FILE.csv` checks the results that it wrote, and trains a run of each task again.
 """
 
@@ -30,7 +31,8 @@ PARTS = ("attention", "encoder", "decoder")
 
 NOTHING = "nothing about positions"
 
-QUICK = ("reverse", "recall", "cogs")
+QUICK = ("duplicate", "recall", "scan")
+"""Tasks of `--quick`, which need no file, and of which not all mechanisms learn the same."""
 
 IMPORTS = ("attnlab.jobs.preflight",)
 
@@ -40,8 +42,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "overrides",
         metavar="OVERRIDE",
         nargs="+",
-        help="the mechanism, as for attnlab train: attention=dot attention._target_=cosine.Cosine; or check "
-        "FILE.csv, followed by the mechanism",
+        help="the mechanism, as for attnlab train: attention=dot attention._target_=cosine.Cosine "
+        "+attention.temperature=0.1; or check FILE.csv, followed by the mechanism",
     )
     parser.add_argument("--quick", action="store_true", help=f"one seed of the tasks {', '.join(QUICK)}")
     parser.add_argument(
@@ -69,12 +71,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace) -> int:
     from attnlab.report.benchmark import rules, scores, tables
 
-    for line in scores.download(options.corpora) if options.download else ():
-        print_line(line)
-    if options.overrides[0] == "check":
+    first = options.overrides[0]
+    if first == "check":
         from attnlab.cli.benchmark_check import check_file
 
+        _download(options)
         return check_file(options.overrides[1:], options.corpora)
+    if "=" not in first and not first.startswith("~"):
+        raise UsageError(f"{first}: neither a setting, KEY=VALUE, nor check FILE.csv")
     from attnlab.cli import check
     from attnlab.config.compose import compose_run, usage_errors
     from attnlab.report.collect import collect
@@ -90,6 +94,7 @@ def main(options: argparse.Namespace) -> int:
         raise UsageError(f"{name} is a mechanism of the stored results: give another --name")
     if same := [model for model in taken if settings[model] == options.overrides]:
         raise UsageError(f"{same[0]} has these settings, and its results are stored: {scores.STORED}")
+    _download(options)
     options.overrides += _match(options.overrides)
     tasks = [*QUICK] if options.quick else available(options.corpora)  # the quick ones need no file
     study = _study(name, options.overrides, config)
@@ -107,6 +112,14 @@ def main(options: argparse.Namespace) -> int:
     broken = [*rules.violations(ours, stored), *other_settings(options.overrides)]
     _report(ours, stored, name, output / study, _relative_time(options.overrides), sentences, knows, broken)
     return code
+
+
+def _download(options: argparse.Namespace) -> None:
+    """Download the missing files of the tasks, if the command line says so."""
+    from attnlab.report.benchmark import scores
+
+    for line in scores.download(options.corpora) if options.download else ():
+        print_line(line)
 
 
 def _study(name: str, overrides: Sequence[str], config: DictConfig) -> str:
@@ -202,9 +215,9 @@ def _report(
     ]
     shown = [tables.ranking(results), tables.scores_table(results)]
     knowledge = tables.knowledge_table(results, knows)
-    heat_table = StudyFigure("scores", "Scores", shown[1].notes[0], tables.draw(shown[1]))
+    heat_table = StudyFigure("scores", "Scores", shown[1].notes[0], tables.draw(shown[1], name))
     page.write_sections(
-        stem.with_suffix(".html"),
+        Path(f"{stem}.html"),  # a name may have a point
         title=f"{name} in the benchmark",
         noun="inputs",
         lead=" ".join(lines),
@@ -214,8 +227,8 @@ def _report(
         sentences=page.explorer(sentences, [name, scores.REFERENCE]),
     )
     narrow = tables.by_test_set(shown[1], [name, scores.REFERENCE, "none"])
-    write_atomically(stem.with_suffix(".tex"), f"{shown[0].latex()}\n{narrow.latex()}")
-    for table in shown:
+    write_atomically(Path(f"{stem}.tex"), f"{shown[0].latex()}\n{narrow.latex()}")
+    for table in (shown[0], narrow):
         print_table(table.terminal(name))
     for line in (*lines, *(f"wrote {stem}{suffix}" for suffix in (".html", ".tex", ".csv", ".npz"))):
         print_line(line)

@@ -16,7 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "overrides",
         metavar="OVERRIDE",
         nargs="*",
-        help="settings, as for attnlab train: attention=dot attention._target_=cosine.Cosine",
+        help="settings, as for attnlab train: attention=dot attention._target_=cosine.Cosine "
+        "+attention.temperature=0.1",
     )
 
 

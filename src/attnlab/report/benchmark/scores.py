@@ -218,16 +218,17 @@ def write(results: Results, path: Path) -> None:
 
 def read(path: Path) -> Results:
     """Read FILE.csv and FILE.npz; raise `UserError` for a score that does not follow from its counts."""
+    counts = path.with_suffix(".npz")
+    if missing := [file for file in (path, counts) if not file.is_file()]:
+        raise UserError(f"{missing[0]}: no such file; results of attnlab benchmark are FILE.csv and FILE.npz")
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = [*csv.DictReader(file)]
-        with np.load(path.with_suffix(".npz"), allow_pickle=False) as stored:
+        with np.load(counts, allow_pickle=False) as stored:
             arrays = {name: iter(stored[name]) for name in stored.files}
         scores = [_parse(row, next(arrays[f"{row['task']}/{row['split']}"])) for row in rows]
     except (OSError, KeyError, ValueError, TypeError, StopIteration) as error:
-        raise UserError(
-            f"{path}: not a results file of attnlab benchmark with its .npz file: {error!r}"
-        ) from error
+        raise UserError(f"{path} and its .npz file are no results of attnlab benchmark: {error!r}") from error
     for each in scores:
         score = _score(each.metric, each.counts)
         if not abs(each.score - score) <= 1e-4 or each.inputs != len(each.counts):

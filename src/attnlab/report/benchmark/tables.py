@@ -43,7 +43,8 @@ IMPROVEMENT = f"improvement over {REFERENCE} [%]"
 SCORES = "Exact match in %{others}. After a comma: a shifted test set."
 CITATION = (
     "To cite: {name}, compared on {tasks} tasks with {seeds} seeds in the attention benchmark, version 1 "
-    f"(The attnlab developers, attnlab {__version__}; stored results {{digest}}, {{models}} mechanisms)."
+    f"(The attnlab developers, attnlab {__version__}; stored results {{digest}}, {{models}} mechanisms and "
+    "controls)."
 )
 NOT_COMPARABLE = "Not comparable with the other rows, and not to be cited: {violations}."
 
@@ -159,8 +160,8 @@ def knowledge_table(results: Results, built_in: Mapping[str, str]) -> Table:
     return columns.table("built_in", "Built in", rows, [BUILT_IN])
 
 
-def draw(table: Table) -> Figure:
-    """Draw the table of scores as a heat table."""
+def draw(table: Table, model: str | None = None) -> Figure:
+    """Draw the table of scores as a heat table, in which the row of a model is marked."""
     values = table.values.astype(float)
     figure = Figure(figsize=(1.6 + 0.3 * len(values.columns), 1.4 + 0.2 * len(values)), layout="constrained")
     axes = figure.subplots()
@@ -172,6 +173,10 @@ def draw(table: Table) -> Figure:
         range(len(values.columns)), values.columns, rotation=40, ha="right", rotation_mode="anchor"
     )
     axes.set_yticks(range(len(values)), values.index)
+    for label in axes.get_yticklabels():
+        if label.get_text() == model:
+            label.set_fontweight("bold")
+            axes.axhspan(label.get_position()[1] - 0.5, label.get_position()[1] + 0.5, fill=False, lw=1.5)
     axes.tick_params(length=0, labelsize=8)
     axes.spines[:].set_visible(False)
     return figure
