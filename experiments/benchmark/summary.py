@@ -107,7 +107,7 @@ def costs_table(results: Results) -> str:
     rows = {
         model: [
             knows[model],
-            f"{sizes[model]:,}",
+            f"{sizes[model]:,}" if model in sizes else "–",
             *(
                 "{times_additive:.2f} [{lowest:.2f}, {highest:.2f}]".format(**costs.loc[model, lengths])
                 for lengths in ("task", "50")

@@ -6,7 +6,6 @@ import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hydra import compose
@@ -16,7 +15,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 
-from attnlab.config.checks import check_settings, drop_former
+from attnlab.config.checks import check_settings
 from attnlab.config.compose import check_composed, compose_run, explain
 from attnlab.config.hydra_versions import initialize_conf
 from attnlab.errors import UsageError
@@ -339,27 +338,3 @@ def test_defaults_pass_all_checks() -> None:
     hydra, config = base("")
     HydraConfig.instance().set_config(hydra)
     check_settings(config)
-
-
-def test_settings_of_earlier_versions_are_dropped_if_they_change_nothing(
-    composed: Callable[..., DictConfig],
-) -> None:
-    config = composed("data=pairs", "data.path=x.tsv", "tokenizer=subwords")
-    for name, value in {"tokenizer.dropout": 0.0, "data.max_tokens": None, "data.separator": "x"}.items():
-        OmegaConf.update(config, name, value, force_add=True)
-    expected: Any = OmegaConf.to_container(config, resolve=True)
-    del expected["tokenizer"]["dropout"], expected["data"]["max_tokens"]
-    drop_former(config)
-    assert OmegaConf.to_container(config, resolve=True) == expected
-    with pytest.raises(UsageError, match=r"Unknown setting 'data\.separator'"):
-        check_settings(config)
-
-
-def test_embeddings_of_earlier_versions_have_no_class(composed: Callable[..., DictConfig]) -> None:
-    config = composed()
-    OmegaConf.set_struct(config, False)
-    del config.embedding["_target_"]
-    check_settings(config)
-    del config.encoder["_target_"]
-    with pytest.raises(UsageError, match=r"encoder\._target_ is missing"):
-        check_settings(config)

@@ -114,7 +114,7 @@ def test_search_in_bfloat16(network: Seq2Seq) -> None:
 def test_search_in_int8(network: Seq2Seq) -> None:
     batch, plain, translator = batch_of(PAIRS), deepcopy(network), replace(TRANSLATOR, precision="int8")
     make_plain(plain)
-    with pytest.raises(UsageError, match=r"search\.precision=int8 needs fast=true"):
+    with pytest.raises(UsageError, match=r"search\.precision=int8 needs fused=true"):
         translator(plain, batch, PAIRS)
     fast, seen = deepcopy(network), []
     products = fast.readout.output.products

@@ -470,3 +470,51 @@ def test_the_recipes_are_frozen() -> None:
     tasks = read_option("study", SUITE)["hydra"]["sweeper"]["overrides"]["task"]
     words = {task: [f"study={SUITE}", "corpora=/corpora", f"task={task}", *tasks[task]] for task in tasks}
     assert {task: identify(compose_run(each)) for task, each in words.items()} == RECIPES
+
+
+MECHANISMS = {
+    "own": "090aa00e",
+    "additive": "3958a902",
+    "dot": "be908463",
+    "general": "7448af95",
+    "location_sensitive": "318f4bf6",
+    "multihead": "41e9081a",
+    "monotonic": "a3766a44",
+    "local_p": "8c98c724",
+    "coverage_tu": "7731857b",
+    "shift": "c87c7d10",
+    "none": "10de0922",
+    "none_matched": "934d3793",
+    "concat": "b41bdf77",
+    "cosine": "c907c183",
+    "scaled_dot": "ecf5bc46",
+    "location": "ed2706b7",
+    "local_m": "c4398a29",
+    "coverage_see": "999164f8",
+    "mixture": "3fafb565",
+    "forward": "c5f98c5d",
+    "mocha": "b64d6f2f",
+    "milk": "1a7664c3",
+    "hard": "23a0f38b",
+    "sigmoid": "40651e44",
+    "sink": "109e81c7",
+    "differential": "cf2f110c",
+    "final": "fd72064d",
+    "mean": "1cde8d50",
+    "hard_order_0": "b9b54907",
+    "hard_order_1": "593f66e6",
+    "mingru": "84327ba6",
+    "deltanet": "49f3e70b",
+    "transformer": "5f710c7f",
+}
+"""Hashes of the settings on `reverse`, computed with the code of the stored runs."""
+
+
+def test_the_mechanisms_are_frozen() -> None:
+    """A changed default of a mechanism would change what the stored results mean."""
+    overrides = read_option("study", SUITE)["hydra"]["sweeper"]["overrides"]
+    words = {
+        model: [f"study={SUITE}", f"model={model}", *overrides["task"]["reverse"], *given]
+        for model, given in overrides["model"].items()
+    }
+    assert {model: identify(compose_run(each)) for model, each in words.items()} == MECHANISMS

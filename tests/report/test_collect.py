@@ -121,7 +121,7 @@ def test_undefined_scores_are_kept_with_their_reasons(tmp_path: Path) -> None:
         ("predictions/test.jsonl", '{"index": 0}\n', "test.jsonl is not a valid file of predictions"),
         (
             "predictions/test.jsonl",
-            '{"index": 0, "source": "a", "reference": "b", "hypothesis": 1}\n',
+            '{"index": 0, "source": "a", "references": ["b"], "hypothesis": 1}\n',
             "text or token that is not a string",
         ),
     ],

@@ -13,7 +13,7 @@ from omegaconf import DictConfig
 
 from attnlab.api import evaluation_data
 from attnlab.api.model import RunPath, attention_replaced, locate_all, trusted_names
-from attnlab.config.checks import check_settings, drop_former
+from attnlab.config.checks import check_settings
 from attnlab.config.compose import apply_overrides, as_list
 from attnlab.config.construct import construct
 from attnlab.config.options import CHANGEABLE
@@ -97,7 +97,6 @@ def evaluate(
     run = members[0][0]
     paths = [path for _, path in members]
     trained, vocabularies, network, records = load_model(paths, trusted_names(trust))
-    drop_former(trained)
     trained = evaluation_data.find_data(trained, run)
     given, other_overrides = evaluation_data.separate(trained, overrides)
     config = apply_overrides(trained, other_overrides)

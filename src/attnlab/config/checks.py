@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import yaml
 from annotated_types import Ge, Gt, Le, Lt
-from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf import DictConfig, OmegaConf
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from attnlab.config.by_pairs import values_by_pairs
@@ -32,7 +32,6 @@ from attnlab.config.options import (
 )
 from attnlab.config.sections import SECTIONS, section_at
 from attnlab.errors import UsageError
-from attnlab.files.run_identity import is_neutral
 from attnlab.files.terminal import escape_control_characters
 from attnlab.files.yaml import read_yaml
 from attnlab.metrics.registry import METRICS, metric
@@ -73,8 +72,7 @@ def check_plain(settings: Any, config: DictConfig | None = None, *, imported: bo
         _check_name(name, settings.get(name))
     for path, keys in _required().items():
         for key in keys:
-            known_class = key == "_target_" and SECTIONS[path].target  # a run of an earlier version has none
-            if key not in (settings[path] if path else settings) and not known_class:
+            if key not in (settings[path] if path else settings):
                 name = f"{path}.{key}".lstrip(".")
                 raise UsageError(f"{name} is missing: remove the override that deletes it")
     check_values(settings, config, imported=imported)
@@ -141,18 +139,6 @@ def check_values(
                 OmegaConf.update(config, name, typed)
             elif _is_unknown(path, key, value, known):
                 raise UsageError(_describe_unknown(name, settings, imported=imported))
-
-
-def drop_former(config: DictConfig) -> None:
-    """Remove settings of earlier versions from the configuration of a run, if their values change nothing."""
-    settings: Any = OmegaConf.to_container(config, resolve=True)
-    for path, node in _sections(settings):
-        known = allowed_settings(path, node)
-        for key, value in node.items():
-            name = f"{path}.{key}"
-            if name not in SECTIONS and _is_unknown(path, key, value, known) and is_neutral(name, value):
-                with open_dict(config):
-                    del OmegaConf.select(config, path)[key]
 
 
 def _is_unknown(path: str, key: str, value: Any, known: Arguments) -> bool:

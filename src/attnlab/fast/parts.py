@@ -164,7 +164,7 @@ def int8_products(network: nn.Module) -> Iterator[None]:
     parts: list[Any] = [part for part in network.modules() if type(part) in PLAIN]
     on_gpu = next(network.parameters()).is_cuda
     if not parts or on_gpu or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
-        raise UsageError("search.precision=int8 needs fast=true, a CPU and PyTorch with oneDNN. Try bf16")
+        raise UsageError("search.precision=int8 needs fused=true, a CPU and PyTorch with oneDNN. Try bf16")
     for part in parts:
         part.products.int8 = True
     try:

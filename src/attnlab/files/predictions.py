@@ -184,7 +184,4 @@ def _from_json(record: Mapping[str, Any]) -> Prediction:
         weights = unpack_weights(weights, (len(record["tokens"]), len(record["source_tokens"])))
     elif weights is not None:
         weights = np.array(weights)
-    single = record.get("reference")  # of files written before an input could have several
-    references = record["references"] if single is None else [single] if single else []
-    texts = {name: value for name, value in record.items() if name != "reference"}
-    return Prediction(**{**texts, "references": tuple(references), "weights": weights})
+    return Prediction(**{**record, "references": tuple(record["references"]), "weights": weights})

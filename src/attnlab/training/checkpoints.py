@@ -154,12 +154,8 @@ def read_contents(
     if min(source.size, target.size) <= len(SPECIAL_TOKENS):
         raise UserError(f"{path} has an empty vocabulary: train the run again with force=true")
     config = OmegaConf.create(contents["config"])
-    # Only a training has these. Without them, predicting need not import Lightning to check their classes,
-    # and runs of versions with other loss terms and callbacks can be read.
+    # Only a training has these. Without them, predicting need not import Lightning to check their classes.
     config.callbacks, config.logger = {}, {}
-    # Settings of earlier versions
-    config.get("encoder", {}).pop("match", None)
-    config.get("checkpoint", {}).pop("keep", None)
     if not training:
         config.loss = {"terms": {}}
     return config, Vocabularies(source, target)
