@@ -13,15 +13,16 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from scorecard import Values, spread, summarise
+from scorecard import Values, batches, spread, summarise
 from torch import Tensor
 
 from attnlab.data.corpus import Pair
-from attnlab.explain.scorecard import Explained, Score
+from attnlab.explain.scorecard import Score
 from attnlab.nn.attention.base import Attention
 from attnlab.nn.attention.interventions import wrap_weights
 from attnlab.nn.seq2seq import Encoded, Seq2Seq, select
 from attnlab.settings import Fraction, Size
+from attnlab.training.model import Model
 from attnlab.types import Batch, Memory
 
 SHARES = (0.05, 0.2, 0.5, 1.0)
@@ -44,10 +45,10 @@ class AdversarialWeights:
     sentences: Size
     epsilon: Fraction
 
-    def __call__(self, model: Explained, pairs: Sequence[Pair], *, seed: int) -> dict[str, Score]:
+    def __call__(self, model: Model, pairs: Sequence[Pair], *, seed: int) -> dict[str, Score]:
         """Return the means over all target positions; nothing is random."""
         values = []
-        for batch in model.batches([pairs[i] for i in spread(len(pairs), self.sentences)]):
+        for batch in batches(model, [pairs[i] for i in spread(len(pairs), self.sentences)]):
             attacked = attack(model.network, batch, epsilon=self.epsilon)
             sentences = batch.indices[batch.target_text.nonzero()[:, 0]].tolist()  # [N]
             values += [

@@ -7,18 +7,20 @@ B, S as in `attnlab.types` · N units
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
-from scorecard import Values, spread, summarise
+from scorecard import SENTENCES_PER_BATCH, Values, encode, spread, summarise
 from torch import Tensor
 
 from attnlab.data.corpus import Pair
 from attnlab.data.examples import Examples
-from attnlab.explain.scorecard import Explained, Score
-from attnlab.explain.units import SENTENCES_PER_BATCH, Units, log_probability, units_of
+from attnlab.explain.scorecard import Score
+from attnlab.explain.units import Units, log_probability, units_of
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.settings import Size
+from attnlab.training.model import Model
 
 Encode = Callable[[list[Pair]], Examples]
 
@@ -33,10 +35,11 @@ class Distractors:
 
     sentences: Size
 
-    def __call__(self, model: Explained, pairs: Sequence[Pair], *, seed: int) -> dict[str, Score]:
+    def __call__(self, model: Model, pairs: Sequence[Pair], *, seed: int) -> dict[str, Score]:
         """Return the means over all target positions; nothing is random."""
         pairs = [pairs[i] for i in spread(len(pairs), self.sentences)]
-        examples = model.encode(pairs)
+        encode_all = partial(encode, model)
+        examples = encode_all(pairs)
         lengths: list[int] = examples.source_lengths.tolist()
         chosen = [
             (i, other)
@@ -46,7 +49,7 @@ class Distractors:
         if not chosen:
             return {}
         rows, others = zip(*chosen, strict=True)
-        measured = distract(model.network, [pairs[i] for i in rows], [pairs[i] for i in others], model.encode)
+        measured = distract(model.network, [pairs[i] for i in rows], [pairs[i] for i in others], encode_all)
         sentences = [rows[i] for i in measured.sentences.tolist()]
         return summarise(
             [

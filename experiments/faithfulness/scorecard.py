@@ -15,14 +15,17 @@ import torch
 from torch import Tensor
 
 from attnlab.data.corpus import Pair
+from attnlab.data.examples import Examples
 from attnlab.explain.attributions import METHODS, attribute, erased
-from attnlab.explain.scorecard import Explained, Score
+from attnlab.explain.scorecard import Score
 from attnlab.explain.units import Units, units_of
 from attnlab.metrics import registry
 from attnlab.metrics.sentence_counts import Counts
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.report.resampling import percentiles, resampled
 from attnlab.settings import FilePath, Size
+from attnlab.training.build import encode_pairs
+from attnlab.training.model import Model
 from attnlab.types import Batch
 
 Measure = Literal["gradient", "integrated_gradients", "erasure", "alignment"]
@@ -30,6 +33,9 @@ Measures = Annotated[Sequence[Measure], f"a list with some of {', '.join(get_arg
 
 FRACTIONS = (0.1, 0.2, 0.5)
 """Fractions of the source tokens that are erased, or kept alone."""
+
+SENTENCES_PER_BATCH = 16
+"""Number of sentences whose units are computed together."""
 
 MEASURES = {
     f"explanation/{name}": registry.Metric(kind="explanation", label=label, format=form, direction=direction)
@@ -100,6 +106,19 @@ def _ratio_interval(numerators: Counts, denominators: Counts) -> tuple[float, fl
     )
 
 
+def encode(model: Model, pairs: Sequence[Pair]) -> Examples:
+    """Return pairs as the network reads them."""
+    return encode_pairs(model.config, model.vocabularies, list(pairs))
+
+
+def batches(model: Model, pairs: Sequence[Pair]) -> Iterator[Batch]:
+    """Yield the encoded pairs in batches of similar source length; `indices` are positions in `pairs`."""
+    examples = encode(model, pairs)
+    order = examples.source_lengths.argsort(kind="stable").tolist()
+    for start in range(0, len(order), SENTENCES_PER_BATCH):
+        yield examples[order[start : start + SENTENCES_PER_BATCH]].to(model.device)
+
+
 def spread(total: int, count: int) -> list[int]:
     """Return at most `count` of the numbers from 0 to `total` - 1, evenly spread."""
     count = min(count, total)
@@ -123,7 +142,7 @@ class Scorecard:
     steps: Size
     alignments: FilePath | None
 
-    def __call__(self, model: Explained, pairs: Sequence[Pair], *, seed: int) -> dict[str, Score]:
+    def __call__(self, model: Model, pairs: Sequence[Pair], *, seed: int) -> dict[str, Score]:
         """Compute the measures on sentences of a split, given as pairs; the seed draws tokens to erase.
 
         Raises:
@@ -136,7 +155,7 @@ class Scorecard:
             gold = [gold_of_split[i] for i in chosen]
         pairs = [pairs[i] for i in chosen]
         values: list[Values] = []
-        for batch in model.batches(pairs):
+        for batch in batches(model, pairs):
             if batch.target_text.any():
                 values += self._explain_units(model.network, batch, seed)
         if "alignment" in self.measures:
@@ -169,7 +188,7 @@ class Scorecard:
 
 
 def alignment_errors(
-    model: Explained, pairs: Sequence[Pair], gold: Sequence[alignment.Gold] | None = None
+    model: Model, pairs: Sequence[Pair], gold: Sequence[alignment.Gold] | None = None
 ) -> Values:
     """Return the alignment errors of each pair.
 
@@ -188,11 +207,11 @@ def alignment_errors(
 
 
 @torch.no_grad()
-def word_links(model: Explained, pairs: Sequence[Pair]) -> dict[int, alignment.Links]:
+def word_links(model: Model, pairs: Sequence[Pair]) -> dict[int, alignment.Links]:
     """Return the links of words with the largest weights, by the position of the pair."""
     source, target = model.vocabularies
     result = {}
-    for batch in model.batches(pairs):
+    for batch in batches(model, pairs):
         weights = model.network(batch).weights.float().cpu().numpy()  # [B, T, S]
         sources, targets = batch.source_text.sum(dim=1).tolist(), batch.target_text.sum(dim=1).tolist()
         for row, index in enumerate(batch.indices.tolist()):

@@ -1,18 +1,21 @@
 """Adversarial weights and distractors: hand values, and networks whose measures are known."""
 
+from functools import partial
+
 import adversarial
 import pytest
 import torch
 from adversarial import MovedWeights, attack, jensen_shannon
 from distractors import distract, partners
+from scorecard import encode
 from torch import nn
 
 from attnlab.config.compose import compose_run
 from attnlab.data.corpus import Pair
-from attnlab.explain.scorecard import Explained
 from attnlab.nn.attention import Differential, Dot
 from attnlab.nn.attention.interventions import intervene
 from attnlab.training import build
+from attnlab.training.model import Model
 from attnlab.types import Batch, Memory
 
 PAIRS = [Pair("3 4", "4 3"), Pair("5 6 3", "3 6 5"), Pair("4", "4"), Pair("7 3 3 4 5", "5 4 3 3 7")]
@@ -31,16 +34,22 @@ def randomise(module: nn.Module) -> None:
             parameter.uniform_(-1, 1)
 
 
-def model_of(*overrides: str) -> Explained:
+def model_of(*overrides: str) -> Model:
     config = compose_run([*TINY, *overrides])
     vocabularies = build.build_vocabularies(config, build.build_corpus(config))
     network = build.build_network(config, vocabularies).eval()
     randomise(network)
-    return Explained(network, vocabularies, lambda pairs: build.encode_pairs(config, vocabularies, pairs))
+    return Model(
+        config=config,
+        vocabularies=vocabularies,
+        network=network,
+        prepare=build.build_preparation(config),
+        device=torch.device("cpu"),
+    )
 
 
-def batch_of(model: Explained, *rows: int) -> Batch:
-    return model.encode([PAIRS[row] for row in rows])[list(range(len(rows)))]
+def batch_of(model: Model, *rows: int) -> Batch:
+    return encode(model, [PAIRS[row] for row in rows])[list(range(len(rows)))]
 
 
 def test_divergence_by_hand() -> None:
@@ -137,10 +146,10 @@ def test_partners_fit_beside_the_sources() -> None:
 def test_weight_on_a_distractor_is_that_of_the_concatenated_source() -> None:
     model = model_of("batching.source_eos=true")
     network = model.network
-    measured = distract(network, PAIRS[:1], PAIRS[1:2], model.encode)
+    measured = distract(network, PAIRS[:1], PAIRS[1:2], partial(encode, model))
 
     def decode(source: str) -> tuple[torch.Tensor, torch.Tensor]:
-        batch = model.encode([Pair(source, "4 3")])[[0]]
+        batch = encode(model, [Pair(source, "4 3")])[[0]]
         decoded = network(batch)
         return network.logits(decoded, None)[0, :2].softmax(dim=-1), decoded.weights[0, :2]
 
@@ -165,11 +174,11 @@ def test_copied_words_outside_the_vocabulary_keep_their_identity_beside_a_distra
     copied = model.vocabularies.target.size  # of the first word of a source outside the vocabulary
 
     def probabilities(source: str) -> torch.Tensor:
-        batch = model.encode([Pair(source, "99")])[[0]]
+        batch = encode(model, [Pair(source, "99")])[[0]]
         return model.network.logits(model.network(batch), batch.copy_ids)[0, 0].softmax(dim=-1)
 
     alone = probabilities("99")
     assert alone.argmax() == copied
     beside = probabilities("99 98")[copied], probabilities("98 99")[copied + 1]
-    measured = distract(model.network, [Pair("99", "99")], [Pair("98", "98")], model.encode)
+    measured = distract(model.network, [Pair("99", "99")], [Pair("98", "98")], partial(encode, model))
     assert measured.drop.item() == pytest.approx((alone[copied] - max(beside)).item(), rel=1e-4)

@@ -210,6 +210,15 @@ def test_evaluate_explains_predictions(
         assert message in capsys.readouterr().err
 
 
+@pytest.mark.slow
+def test_evaluate_explains_no_network_without_weights(folder: Path) -> None:
+    attnlab("train", *TINY_REVERSE, "attention=none", "name=none", "trainer.max_epochs=1", folder=folder)
+    (run,) = (folder / "outputs" / "none").iterdir()
+    options = ("--config-dir", str(FAITHFULNESS / "conf"), "explain=all")
+    refused = attnlab("evaluate", str(run), *options, folder=folder, code=1)
+    assert "explain: this network has no attention weights; choose a run with" in refused.stderr
+
+
 def overridden(run: Run, *overrides: str) -> tuple[dict[str, Any], Path]:
     """Return the result of the evaluation with these overrides, and its folder."""
     results = [

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from attnlab.errors import UserError
 from attnlab.explain.attributions import (
     METHODS,
     attribute,
@@ -17,7 +16,6 @@ from attnlab.explain.attributions import (
     leave_one_out,
     relevance_map,
 )
-from attnlab.explain.scorecard import Explained
 from attnlab.explain.units import Units, units_of
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.types import PAD, Batch
@@ -114,9 +112,3 @@ def test_integrated_gradients_of_a_network_are_complete() -> None:
     assert values.abs().sum() > 0.01
     erased_source = erased(network, units, torch.zeros_like(units.mask)[:, None])[:, 0].log()
     torch.testing.assert_close(values.sum(dim=-1), units.log_p - erased_source, rtol=0, atol=1e-4)
-
-
-def test_networks_without_weights_are_refused() -> None:
-    for name in ("NoAttention", "Final"):
-        with pytest.raises(UserError, match=r"^explain: this network has no attention weights; choose a run"):
-            Explained(make_network(attention=name), None, None)

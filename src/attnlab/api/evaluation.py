@@ -17,12 +17,11 @@ from attnlab.config.checks import check_settings
 from attnlab.config.compose import apply_overrides, as_list
 from attnlab.config.construct import construct
 from attnlab.config.options import CHANGEABLE
-from attnlab.data.corpus import Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.digests import are_seen
-from attnlab.data.tokenization.vocabularies import Vocabularies, references
-from attnlab.errors import UsageError
-from attnlab.explain.scorecard import FILE, Explained, Score
+from attnlab.data.tokenization.vocabularies import references
+from attnlab.errors import UsageError, UserError
+from attnlab.explain.scorecard import FILE, Score
 from attnlab.files.predictions import Prediction
 from attnlab.files.run_directory import Run
 from attnlab.files.run_identity import short_hash
@@ -32,6 +31,7 @@ from attnlab.metrics import registry
 from attnlab.metrics.errors import Errors, find_errors, groups_of
 from attnlab.metrics.registry import LengthScores, score, score_by_length
 from attnlab.nn.attention.base import Attention
+from attnlab.nn.attention.interventions import has_weights
 from attnlab.nn.decoders import Decoder
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 from attnlab.report.curves import plot_curves
@@ -121,7 +121,7 @@ def evaluate(
         training_sources=torch.unique(torch.cat([record["training_sources"] for record in records])),
         overrides=overrides,
         changed_code=changed_code,
-        explain=_build_scorecard(config, network, vocabularies),
+        explain=_build_scorecard(config, network),
     )
     interventions = build.build_interventions(config, network)
     evaluation_data.check_unchanged(overrides, records[0]["data"], corpus, vocabularies, splits)
@@ -142,7 +142,7 @@ class _Setup:
     training_sources: torch.Tensor  # hashes of those of all members, [N]
     overrides: list[str]
     changed_code: list[str]  # parts whose code changed after the training
-    explain: Callable[[Sequence[Pair]], dict[str, Score]] | None
+    explain: Callable[..., dict[str, Score]] | None  # of the model and pairs
 
     @property
     def decoder(self) -> Decoder:
@@ -213,7 +213,8 @@ def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attentio
         result["signatures"] = registry.signatures(module.text_metrics, module.texts)
     explanations = {}
     if setup.explain is not None:
-        explanations = setup.explain([pairs[first] for first in np.unique(inputs).tolist()])
+        firsts = [pairs[first] for first in np.unique(inputs).tolist()]
+        explanations = setup.explain(module.model(module.device), firsts)
         scores = {name: score._asdict() for name, score in explanations.items()}
         write_json(folder / FILE, {"split": split, "overrides": setup.changes, "scores": scores})
     for name, attention in interventions.items():
@@ -235,15 +236,17 @@ def _evaluate_split(setup: _Setup, split: str, interventions: dict[str, Attentio
     )
 
 
-def _build_scorecard(
-    config: DictConfig, network: TranslationModel, vocabularies: Vocabularies
-) -> Callable[[Sequence[Pair]], dict[str, Score]] | None:
+def _build_scorecard(config: DictConfig, network: TranslationModel) -> Callable[..., dict[str, Score]] | None:
     if config.get("explain") is None:
         return None
     if not isinstance(network, Seq2Seq):
         raise UsageError("explain needs a single network: give one run")
-    explained = Explained(network, vocabularies, partial(build.encode_pairs, config, vocabularies))
-    return partial(construct(config.explain), explained, seed=config.seed)
+    if not has_weights(network.decoder.attention):
+        raise UserError(
+            "explain: this network has no attention weights; choose a run with another mechanism, such as "
+            "attention=additive"
+        )
+    return partial(construct(config.explain), seed=config.seed)
 
 
 def _refuse_fixed(overrides: Sequence[str]) -> None:

@@ -21,8 +21,6 @@ from attnlab.types import PAD, Batch
 
 MAX_ROWS = 512
 """Maximum number of rows of one pass."""
-SENTENCES_PER_BATCH = 16
-"""Number of sentences whose units are computed together."""
 
 
 class Units(NamedTuple):
