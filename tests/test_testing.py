@@ -69,12 +69,7 @@ SLIPS = {
         "* 0",
         r"Cosine\.score .*same weights for every query and every memory",
     ),
-    "detached": (MAPPED, "query = self.map(query).detach()", r"does not train map\.weight"),
-    "unused parameter": (
-        "self.temperature = temperature",
-        "self.temperature, self.scale = temperature, nn.Parameter(torch.ones(3))",
-        r"Cosine\.forward .*does not train scale",
-    ),
+    "detached": (MAPPED, "query = self.map(query).detach()", r"trains none of its parameters, map\.weight"),
     "softmax": (f"{PRODUCT} /", f"{PRODUCT}.softmax(-1) * 10 *", r"Cosine\.score .*weights that sum to 1"),
     "NaN": ("/ self.temperature", "* float('nan')", r"Cosine\.score .*NaN"),
     "padded length": (
@@ -136,6 +131,29 @@ class Scaled(Additive):
 
     def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
         return super().score(query, keys, state) * self.scale
+
+
+def test_unused_parameter_is_warned_of(tmp_path: Path) -> None:
+    right, wrong = "self.temperature = temperature", "self.temperature, self.scale = 0.1, nn.Linear(2, 3)"
+    with pytest.warns(UserWarning, match=r"Cosine\.forward .*does not train scale\.weight, scale\.bias"):
+        check_attention(write_cosine(tmp_path, COSINE.replace(right, wrong)))
+
+
+class Experts(Additive):
+    """Additive attention with a bias for each of more positions than the batch has, and a frozen table."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.bias = nn.ParameterList([nn.Parameter(torch.zeros(())) for _ in range(9)])
+        self.table = nn.Parameter(torch.arange(9), requires_grad=False)
+
+    def score(self, query: Tensor, keys: Tensor, state: Any) -> Tensor:
+        biases = torch.stack([self.bias[int(place)] for place in self.table[: keys.size(1)]])
+        return super().score(query, keys, state) + biases
+
+
+def test_mechanism_that_chooses_among_its_parameters_passes() -> None:
+    check_attention(partial(Experts, size=6))
 
 
 class Bare(Attention):

@@ -158,7 +158,7 @@ def stability(values: Values, rank: Rank) -> tuple[list[float], list[float]]:
 
     Args:
         values: scores [K, R, M] of K models with R seeds on M tasks.
-        rank: returns what the models are ranked by, [K].
+        rank: returns the score of each model by which they are ranked, [K].
     """
     _, seeds, tasks = values.shape
     by_tasks = [

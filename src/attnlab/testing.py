@@ -11,7 +11,8 @@ the same in its tests::
 
 import re
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -67,9 +68,9 @@ class Part:
 
     def fail(self, method: str, problem: str) -> None:
         """Raise `PartError` with the place of a method."""
-        raise PartError(f"{self._place(method)} {problem}")
+        raise PartError(f"{self.place(method)} {problem}")
 
-    def _place(self, method: str) -> str:
+    def place(self, method: str) -> str:
         """Return the name of the class and of a method, with the file and the line of its definition."""
         if self.cls is None:
             return "the part"
@@ -101,7 +102,7 @@ class Part:
             hint = ". Call super().__init__ first" if is_bare else ""
             expectation = f". It must return {expected}" if expected else ""
             raise PartError(
-                f"{self._place(method)} raises {type(error).__name__}: {reason}{hint}{where}{expectation}"
+                f"{self.place(method)} raises {type(error).__name__}: {reason}{hint}{where}{expectation}"
             ) from error
 
     def shaped(self, method: str, value: Any, shape: Sequence[int], letters: str) -> Tensor:
@@ -137,8 +138,14 @@ class Part:
                     real = tuple(slice(size) for size in alone.shape[1:])
                     self.equal(method, alone[0], batch[row][real], f"gives a sentence other {problem}")
 
-    def check_gradients(self, value: Tensor, leaves: Mapping[str, Tensor], *, needed: bool = True) -> None:
-        """Check the gradients of a result [] for tensors of any shape, of which one needs a gradient."""
+    def check_gradients(
+        self, value: Tensor, leaves: Mapping[str, Tensor], *, needed: bool = True
+    ) -> set[str]:
+        """Check the gradients of a result [] for tensors of any shape, of which one needs a gradient.
+
+        Returns:
+            The names of those that a gradient reaches.
+        """
         gradients = {}
         leaves = {name: leaf for name, leaf in leaves.items() if leaf.requires_grad}  # others are frozen
         if value.requires_grad and leaves:
@@ -149,6 +156,7 @@ class Part:
                 self.fail("forward", f"has a gradient of NaN or infinity for {name}")
         if needed and not any(gradient.any() for gradient in gradients.values()):
             self.fail("forward", f"does not depend on {', '.join(leaves)}: no gradient reaches it")
+        return {*gradients}
 
 
 @contextmanager
@@ -165,8 +173,8 @@ def check_attention(
     """Check that a mechanism keeps the contract of `Attention`.
 
     Shapes; weights of 0 at padding; equal results for a sentence alone and in a batch, for one query and
-    several, and for repeated calls; finite gradients, which reach every parameter; dependence on the query or
-    on the memory.
+    several, and for repeated calls; finite gradients, which reach a parameter; dependence on the query or on
+    the memory. Warns of parameters without a gradient.
 
     Args:
         make: the class, or a partial of it with its settings; called with `query_size` and `memory_size`.
@@ -261,30 +269,36 @@ def _check_influence(part: Part, query: Tensor, memory: Memory) -> None:
     module = part.module.train()
     query, states = query.clone().requires_grad_(), memory.states.clone().requires_grad_()
     memory = memory._replace(states=states)
-    parameters = {name: each for name, each in module.named_parameters() if each.requires_grad}
-
-    def total() -> Tensor:
-        contexts, weights = _walk(part, query, memory)
-        return contexts.square().sum() + (weights * torch.arange(weights.size(-1))).sum()
-
-    part.check_gradients(total(), {"query": query, "memory": states, **parameters}, needed=False)
-    if not parameters:
-        return
-    with torch.no_grad():
-        for parameter in module.parameters():  # initial zeros hide what a mechanism depends on
-            parameter.copy_(torch.randn_like(parameter) * 0.5)
-    gradients = torch.autograd.grad(total(), [*parameters.values()], allow_unused=True)
-    if unused := [name for name, each in zip(parameters, gradients, strict=True) if each is None]:
-        part.fail("forward", f"does not train {', '.join(unused)}: no gradient reaches it")
-    if type(module).score is Attention.score or type(module).forward is not Attention.forward:
-        return
+    contexts, weights = _walk(part, query, memory)
+    total = contexts.square().sum() + (weights * torch.arange(weights.size(-1))).sum()
+    parameters = dict(module.named_parameters())
+    leaves = {"query": query, "memory": states, **parameters}
+    reached = part.check_gradients(total, leaves, needed=False) & parameters.keys()
+    _check_trained(part, [name for name, each in parameters.items() if each.requires_grad], reached)
     module.eval()
+    has_scores = type(module).score is not Attention.score and type(module).forward is Attention.forward
+    if not has_scores or not parameters or not total.requires_grad:
+        return
     with torch.no_grad():
+        for parameter in parameters.values():  # initial zeros hide what a mechanism depends on
+            if parameter.is_floating_point():
+                parameter.copy_(torch.randn_like(parameter) * 0.5)
         first = _walk(part, query, memory)[1]
         by_query = _walk(part, torch.randn_like(query), memory)[1]
         by_memory = _walk(part, query, memory._replace(states=torch.randn_like(states)))[1]
     if torch.equal(first, by_query) and torch.equal(first, by_memory):
         part.fail("score", "gives the same weights for every query and every memory: it attends to nothing")
+
+
+def _check_trained(part: Part, parameters: Collection[str], reached: Collection[str]) -> None:
+    """Check that a gradient reaches one of the parameters; warn of submodules that none reaches."""
+    if parameters and not reached:
+        part.fail("forward", f"trains none of its parameters, {', '.join(parameters)}: no gradient")
+    submodules = {name.partition(".")[0] for name in reached}  # of several experts, one may be chosen
+    if unused := [name for name in parameters if name.partition(".")[0] not in submodules]:
+        warnings.warn(
+            f"{part.place('forward')} does not train {', '.join(unused)}: no gradient", stacklevel=2
+        )
 
 
 def check_encoder(make: Callable[..., Encoder], *, input_size: int = INPUT_SIZE) -> None:

@@ -83,6 +83,8 @@ def test_the_name_of_a_stored_mechanism_is_refused(tmp_path: Path) -> None:
     assert "additive is a mechanism of the stored results" in refused.stderr
     same = attnlab("benchmark", "attention=dot", folder=tmp_path, code=2)
     assert "dot has these settings, and its results are stored: " in same.stderr
+    name = attnlab("benchmark", "attention=dot", "--name", "a,b", folder=tmp_path, code=2)
+    assert "--name a,b: use letters and digits of ASCII" in name.stderr
     word = attnlab("benchmark", "chek", "mine.csv", folder=tmp_path, code=2)
     assert "chek: neither a setting, KEY=VALUE, nor check FILE.csv" in word.stderr
     missing = attnlab("benchmark", "check", "mine.csv", folder=tmp_path, code=1)

@@ -35,6 +35,7 @@ from attnlab.report.benchmark.scores import (
 from attnlab.report.benchmark.tables import (
     compare,
     describe,
+    draw,
     knowledge_table,
     ranking,
     scores_table,
@@ -105,15 +106,18 @@ def test_a_score_that_does_not_follow_from_its_counts_is_refused(tmp_path: Path)
         read(path)
 
 
-@pytest.mark.parametrize("damage", ["missing", "short"])
-def test_files_that_do_not_belong_together_are_refused(tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [("missing", r"results\.npz: no such file"), ("short", "are not results of attnlab benchmark")],
+)
+def test_files_that_do_not_belong_together_are_refused(tmp_path: Path, damage: str, message: str) -> None:
     path = tmp_path / "results.csv"
     write(Results(two_tasks()), path)
     if damage == "missing":
         path.with_suffix(".npz").unlink()
     else:
         np.savez(path.with_suffix(".npz"), **{"sort/test": np.zeros((5, 4, 2), np.uint8)})
-    with pytest.raises(UserError, match=r"results\.npz: no such file|are no results of attnlab benchmark"):
+    with pytest.raises(UserError, match=message):
         read(path)
 
 
@@ -464,6 +468,12 @@ RECIPES = {
 }
 """Hashes of the settings that determine the results of `additive`; those of the stored runs differ in their
 seed and in the folder of the files."""
+
+
+def test_the_row_of_a_model_is_marked_in_the_heat_table() -> None:
+    (axes,) = draw(scores_table(Results(two_tasks())), "dot").axes
+    labels = {label.get_text(): label.get_fontweight() for label in axes.get_yticklabels()}
+    assert labels == {"additive": "normal", "dot": "bold"}
 
 
 def test_the_recipes_are_frozen() -> None:

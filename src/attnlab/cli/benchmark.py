@@ -32,7 +32,10 @@ PARTS = ("attention", "encoder", "decoder")
 NOTHING = "nothing about positions"
 
 QUICK = ("duplicate", "recall", "scan")
-"""Tasks of `--quick`, which need no file, and of which not all mechanisms learn the same."""
+"""Tasks of `--quick`, which need no file, and on which mechanisms differ."""
+
+NAME = re.compile(r"\w[\w.-]*", re.ASCII)
+"""Pattern of the name of a mechanism, a part of file names."""
 
 IMPORTS = ("attnlab.jobs.preflight",)
 
@@ -75,8 +78,7 @@ def main(options: argparse.Namespace) -> int:
     if first == "check":
         from attnlab.cli.benchmark_check import check_file
 
-        _download(options)
-        return check_file(options.overrides[1:], options.corpora)
+        return check_file(options.overrides[1:], options.corpora, download=options.download)
     if "=" not in first and not first.startswith("~"):
         raise UsageError(f"{first}: neither a setting, KEY=VALUE, nor check FILE.csv")
     from attnlab.cli import check
@@ -87,6 +89,8 @@ def main(options: argparse.Namespace) -> int:
     with usage_errors():
         config = compose_run(options.overrides)
     name = options.name or str(config.attention._target_).rpartition(".")[2]
+    if not NAME.fullmatch(name):
+        raise UsageError(f"--name {name}: use letters and digits of ASCII, and the characters . _ -")
     stored = scores.read(scores.STORED)
     settings = models()
     taken = {each.model for each in stored}
@@ -94,9 +98,8 @@ def main(options: argparse.Namespace) -> int:
         raise UsageError(f"{name} is a mechanism of the stored results: give another --name")
     if same := [model for model in taken if settings[model] == options.overrides]:
         raise UsageError(f"{same[0]} has these settings, and its results are stored: {scores.STORED}")
-    _download(options)
     options.overrides += _match(options.overrides)
-    tasks = [*QUICK] if options.quick else available(options.corpora)  # the quick ones need no file
+    tasks = [*QUICK] if options.quick else available(options.corpora, download=options.download)
     study = _study(name, options.overrides, config)
     grid = [f"task={','.join(tasks)}", f"seed=range({1 if options.quick else options.seeds})", "model=own"]
     grid.append("callbacks.attention_weights.count=1")
@@ -112,14 +115,6 @@ def main(options: argparse.Namespace) -> int:
     broken = [*rules.violations(ours, stored), *other_settings(options.overrides)]
     _report(ours, stored, name, output / study, _relative_time(options.overrides), sentences, knows, broken)
     return code
-
-
-def _download(options: argparse.Namespace) -> None:
-    """Download the missing files of the tasks, if the command line says so."""
-    from attnlab.report.benchmark import scores
-
-    for line in scores.download(options.corpora) if options.download else ():
-        print_line(line)
 
 
 def _study(name: str, overrides: Sequence[str], config: DictConfig) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from attnlab.report.benchmark.scores import Results
 
 
-def check_file(words: Sequence[str], corpora: Path) -> int:
+def check_file(words: Sequence[str], corpora: Path, *, download: bool) -> int:
     """Check that scores follow from their counts, and train a run of each task again, drawn at random.
 
     The mechanism is that of the command line: a file must not choose the code that is run.
@@ -27,7 +27,8 @@ def check_file(words: Sequence[str], corpora: Path) -> int:
     if not words:
         raise UsageError("attnlab benchmark check needs a file: attnlab benchmark check FILE.csv")
     file, *mechanism = words
-    results, tasks = scores.read(Path(file)), available(corpora)
+    results = scores.read(Path(file))
+    tasks = available(corpora, download=download)
     print_line(f"PASS  {len([*results])} scores follow from their counts")
     if other := sorted({each.overrides for each in results} - {" ".join(mechanism)}):
         settings = other[0] or "no such settings"

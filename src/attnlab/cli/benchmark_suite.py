@@ -23,11 +23,14 @@ def models() -> dict[str, list[str]]:
     return settings
 
 
-def available(corpora: Path) -> list[str]:
-    """Return the tasks whose files exist; print those that are left out."""
+def available(corpora: Path, *, download: bool) -> list[str]:
+    """Return the tasks whose files exist, or can be downloaded; print those that are left out."""
     from attnlab.config.options import read_option
+    from attnlab.report.benchmark import scores
     from attnlab.report.benchmark.scores import SUITE
 
+    for line in scores.download(corpora) if download else ():
+        print_line(line)
     tasks = []
     for task, words in read_option("study", SUITE)["hydra"]["sweeper"]["overrides"]["task"].items():
         files = [corpora / name for name in re.findall(r"\$\{corpora\}/(\S+)", "\n".join(words))]

@@ -1,4 +1,4 @@
-"""Rules of the benchmark: what results of a mechanism must keep, and what a training again must repeat."""
+"""Rules for submitted results of the benchmark, and comparison of a repeated training."""
 
 import re
 from collections.abc import Mapping, Sequence

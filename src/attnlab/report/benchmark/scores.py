@@ -228,7 +228,9 @@ def read(path: Path) -> Results:
             arrays = {name: iter(stored[name]) for name in stored.files}
         scores = [_parse(row, next(arrays[f"{row['task']}/{row['split']}"])) for row in rows]
     except (OSError, KeyError, ValueError, TypeError, StopIteration) as error:
-        raise UserError(f"{path} and its .npz file are no results of attnlab benchmark: {error!r}") from error
+        raise UserError(
+            f"{path} and its .npz file are not results of attnlab benchmark: {error!r}"
+        ) from error
     for each in scores:
         score = _score(each.metric, each.counts)
         if not abs(each.score - score) <= 1e-4 or each.inputs != len(each.counts):
