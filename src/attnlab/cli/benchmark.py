@@ -215,7 +215,7 @@ def _report(
         Path(f"{stem}.html"),  # a name may have a point
         title=f"{name} in the benchmark",
         noun="inputs",
-        lead=" ".join(lines),
+        lead="\n".join(lines),
         findings={"Across test inputs": tests},
         figures=[page.figure_section(heat_table)],
         tables=[page.table_section(table) for table in (*shown, knowledge)],
