@@ -1,6 +1,6 @@
 """Print the table and the comparisons of this folder's README from results.csv.
 
-python summary.py [OUTPUTS]: with the folder that contains eng_deu and eng_deu_best, each run evaluated with
+python summary.py [OUTPUTS]: with the folder that contains eng_deu, each run evaluated with
 search.beam_size=5, write results.csv first.
 """
 
@@ -19,30 +19,22 @@ SHORT = runpy.run_path(str(Path(__file__).parents[1] / "short_tables.py"))
 RESULTS = Path(__file__).with_name("results.csv")
 SCORES = ("bleu", "chrf", "exact_match")
 METRICS = ("test/bleu", "test/beam5/bleu", "test/chrf", "test/loss")
-RECIPE = "good recipe"
-COMPARED = {
-    ("additive", "none"): ("test/bleu", "test/beam5/bleu", "test/loss"),
-    ("additive", "none_matched"): ("test/bleu", "test/beam5/bleu", "test/loss"),
-    (RECIPE, "additive"): ("test/bleu", "test/beam5/bleu"),
-}
-"""Metrics in which two variants are compared: the loss per subword is not comparable with that per word."""
+TESTED = ("test/bleu", "test/beam5/bleu", "test/loss")
+ATTENTION, BASELINES = "additive", ("none", "none_matched")
 
 
 def main(outputs: str | None = None) -> None:
     """Print Markdown."""
     if outputs is not None:
-        published, best = (collect([Path(outputs) / name]) for name in ("eng_deu", "eng_deu_best"))
-        runs = [*published.finished, *(replace(run, variant=RECIPE) for run in best.finished)]
-        RESULTS.write_text(format_results(replace(published, runs=list(map(with_beam_search, runs)))))
+        collected = collect([Path(outputs) / "eng_deu"])
+        runs = [with_beam_search(run) for run in collected.finished]
+        RESULTS.write_text(format_results(replace(collected, runs=runs)))
     study = read_results(RESULTS)
     available = {name for run in study.finished for name in run.scores}
     study = replace(study, selected_metrics=tuple(name for name in METRICS if name in available))
     print(SHORT["scores"](study, parameters=True))
-    comparisons = [
-        row
-        for pair, metrics in COMPARED.items()
-        for row in compare_pair(replace(study, selected_metrics=metrics), *pair)
-    ]
+    tested = replace(study, selected_metrics=TESTED)
+    comparisons = [row for other in BASELINES for row in compare_pair(tested, ATTENTION, other)]
     print(SHORT["tests"](correct(comparisons)), end="")
 
 
