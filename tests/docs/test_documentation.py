@@ -106,12 +106,14 @@ def composed() -> list[tuple[str, str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize(("place", "command"), composed())
 def test_configuration_of_the_command_composes(
-    place: str, command: str, monkeypatch: pytest.MonkeyPatch
+    place: str, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for block in blocks(PAGES[0].read_text(encoding="utf-8")):
+        if block.file:  # the mechanism of the README, which commands name
+            (tmp_path / block.file).write_text(block.text)
+    monkeypatch.syspath_prepend(tmp_path)
     words = [word.removeprefix("--") for word in shlex.split(command, comments=True)[2:] if "=" in word]
     arguments = [override for word in words for override in split_zip(word) or [word]]
-    if any("cosine.Cosine" in argument for argument in arguments):
-        monkeypatch.syspath_prepend(ROOT)
     with warnings.catch_warnings():  # conf/hydra/launcher files have the names of their plugins' schemas
         warnings.filterwarnings("ignore", r"\s*'hydra/launcher/\w+' is validated against ConfigStore schema")
         check_settings(compose_run(first_job(arguments)))
