@@ -68,12 +68,14 @@ def violations(ours: Results, stored: Results) -> list[str]:
     reference = {
         cell: next(iter(by[REFERENCE].values())) for cell, by in stored.scores.items() if REFERENCE in by
     }
-    lines = [*_of_settings(rows, stored), *_of_seeds(rows, reference)]
+    places: dict[str, dict[str, None]] = {}  # test sets by what is wrong there
     for each in rows:
         first = reference.get(each.cell)
         if first is not None and (each.task not in CHANGING or each.data == first.data):  # else not compared
-            lines += _of_row(each, first, given[first.metric])
-    return [*dict.fromkeys(lines)]
+            for problem in _of_row(each, first, given[first.metric]):
+                places.setdefault(problem, {})[f"{each.task} ({each.split})"] = None
+    by_row = [f"{problem}: {', '.join(found)}" for problem, found in places.items()]
+    return [*_of_settings(rows, stored), *_of_seeds(rows, reference), *by_row]
 
 
 def _of_settings(rows: Sequence[Score], stored: Results) -> list[str]:
@@ -111,20 +113,20 @@ def _of_row(row: Score, reference: Score, given: NDArray[np.bool_]) -> list[str]
     lines = []
     ratio = row.parameters / reference.parameters
     if abs(ratio - 1) > SIZE_TOLERANCE:
-        lines.append(f"{row.task}: {ratio:.2f} of the parameters of {REFERENCE}")
+        lines.append(f"{ratio:.2f} of the parameters of {REFERENCE}")
     lines += [
-        f"{row.task}, {row.split}: another value of {name}"
+        f"another value of {name}"
         for name in ("metric", "inputs", "steps", "data", "train")
         if getattr(row, name) != getattr(reference, name)
     ]
     lines += [
-        f"{row.task}, {row.split}: no {name}"
+        f"no {name}"
         for name in ("outputs", "cpu", "versions")  # an installed package has no commit
         if not getattr(row, name)
     ]
     comparable = row.metric == reference.metric and row.counts.shape == reference.counts.shape
     if comparable and not _is_possible(row, reference, given):
-        lines.append(f"{row.task}, {row.split}: counts that no outputs have")
+        lines.append("counts that no outputs have")
     return lines
 
 
