@@ -133,10 +133,10 @@ class Scaled(Additive):
         return super().score(query, keys, state) * self.scale
 
 
-def test_unused_parameter_is_warned_of(tmp_path: Path) -> None:
+def test_unused_parameter_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     right, wrong = "self.temperature = temperature", "self.temperature, self.scale = 0.1, nn.Linear(2, 3)"
-    with pytest.warns(UserWarning, match=r"Cosine\.forward .*does not train scale\.weight, scale\.bias"):
-        check_attention(write_cosine(tmp_path, COSINE.replace(right, wrong)))
+    check_attention(write_cosine(tmp_path, COSINE.replace(right, wrong)))
+    assert "Cosine.forward (cosine.py) does not train scale.weight, scale.bias: no gradient" in caplog.text
 
 
 class Experts(Additive):
@@ -152,8 +152,9 @@ class Experts(Additive):
         return super().score(query, keys, state) + biases
 
 
-def test_mechanism_that_chooses_among_its_parameters_passes() -> None:
+def test_mechanism_that_chooses_among_its_parameters_passes(caplog: pytest.LogCaptureFixture) -> None:
     check_attention(partial(Experts, size=6))
+    assert caplog.text == ""
 
 
 class Bare(Attention):

@@ -9,9 +9,9 @@ the same in its tests::
         check_attention(partial(Cosine, temperature=0.1))
 """
 
+import logging
 import re
 import traceback
-import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -26,6 +26,8 @@ from attnlab.nn.attention import Attention
 from attnlab.nn.decoders import Decoder, DecoderOutput
 from attnlab.nn.encoders import Encoder
 from attnlab.types import EOS, SOS, Batch, Memory
+
+log = logging.getLogger(__name__)
 
 LENGTHS = (5, 2, 4)
 """Lengths S of the sentences of the batch: each but the first has padding."""
@@ -296,9 +298,7 @@ def _check_trained(part: Part, parameters: Collection[str], reached: Collection[
         part.fail("forward", f"trains none of its parameters, {', '.join(parameters)}: no gradient")
     submodules = {name.partition(".")[0] for name in reached}  # of several experts, one may be chosen
     if unused := [name for name in parameters if name.partition(".")[0] not in submodules]:
-        warnings.warn(
-            f"{part.place('forward')} does not train {', '.join(unused)}: no gradient", stacklevel=2
-        )
+        log.warning("%s does not train %s: no gradient", part.place("forward"), ", ".join(unused))
 
 
 def check_encoder(make: Callable[..., Encoder], *, input_size: int = INPUT_SIZE) -> None:
