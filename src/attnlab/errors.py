@@ -4,11 +4,8 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-INTERRUPTED = 75
-"""Exit code of an interrupted command; the same command resumes an interrupted run or sweep."""
-
-ORPHAN_TIMEOUT = 10.0
-"""Seconds between SIGTERM and SIGKILL for a process whose parent ended."""
+INTERRUPTED = 75  # Exit code of an interrupted command; the same command resumes an interrupted run or sweep
+ORPHAN_TIMEOUT = 10.0  # Seconds between SIGTERM and SIGKILL for a process whose parent ended
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
 """Signals at which a worker saves a checkpoint and stops. Slurm sends SIGUSR2 before a job's time limit."""

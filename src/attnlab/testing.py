@@ -29,13 +29,11 @@ from attnlab.types import EOS, SOS, Batch, Memory
 
 log = logging.getLogger(__name__)
 
-LENGTHS = (5, 2, 4)
-"""Lengths S of the sentences of the batch: each but the first has padding."""
+LENGTHS = (5, 2, 4)  # Lengths S of the sentences of the batch: each but the first has padding
 QUERIES = 2  # Q
 QUERY_SIZE, MEMORY_SIZE, INPUT_SIZE = 8, 12, 6
 """H, D and E. They are unequal, so that swapped sizes fail, and even, as heads need them."""
-TARGET_LENGTHS, VOCABULARY = (4, 3, 2), 11
-"""T of the sentences and V."""
+TARGET_LENGTHS, VOCABULARY = (4, 3, 2), 11  # T of the sentences and V
 TOLERANCE = 1e-4
 
 

@@ -29,8 +29,7 @@ PAIRS = "attnlab.data.datasets.pairs.load_pairs"
 OTHER_DATA = ("train", "val", "test", "path", "dataset", "config", "revision")
 """Settings of `data` that name data. It need not be the data of the run."""
 
-UNCHANGED_DATA = ("cache",)
-"""Settings of `data` that do not change the pairs."""
+UNCHANGED_DATA = ("cache",)  # Settings of `data` that do not change the pairs
 
 
 class GivenData(NamedTuple):

@@ -21,8 +21,7 @@ from attnlab.training.models import load_model
 if TYPE_CHECKING:
     from attnlab.training.module import Seq2SeqModule
 
-RunPath = str | Path | Run
-"""A run, the path of its directory, or the path of a checkpoint file."""
+RunPath = str | Path | Run  # A run, the path of its directory, or the path of a checkpoint file
 
 
 def load(

@@ -49,8 +49,6 @@ def fill_unknown(prediction: Prediction, tokenizer: Tokenizer, mark: str | None 
     The output for a symbol is the run of tokens whose attention weights are largest there.
 
     Args:
-        prediction: a prediction with attention weights.
-        tokenizer: the target tokenizer.
         mark: text in place of the symbols; None for the symbols themselves.
     """
     if not any(token.startswith(PREFIX) for token in prediction.source_tokens):

@@ -7,8 +7,7 @@ from typing import NoReturn
 from attnlab.errors import UsageError
 from attnlab.files.reading import exists
 
-MAX_NUMBER = 2**31 - 1
-"""Largest value of an option; larger ones overflow in PyTorch."""
+MAX_NUMBER = 2**31 - 1  # Largest value of an option; larger ones overflow in PyTorch
 
 RUN = "a run directory or a checkpoint file"
 RUNS = f"{RUN}; several are ensembled: their probabilities are averaged"

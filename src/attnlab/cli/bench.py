@@ -18,8 +18,6 @@ from attnlab.files.terminal import print_table
 from attnlab.files.writing import check_writable, write_json
 
 if TYPE_CHECKING:
-    from omegaconf import DictConfig
-
     from attnlab.data.datamodule import Seq2SeqData
     from attnlab.training.module import Seq2SeqModule
 
@@ -50,19 +48,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    from attnlab.config.compose import compose_run, usage_errors
+    from attnlab.api.objects import build
     from attnlab.jobs.worker_process import import_from_current_folder
     from attnlab.training.environment import environment
 
     import_from_current_folder()
     if options.json:
         check_writable(Path(options.json))
-    with usage_errors():
-        configs = {"": compose_run(options.overrides)}
-        if options.against:
-            configs[f", {' '.join(options.against)}"] = compose_run(options.overrides + options.against)
-    rows = measure(configs, options.rounds, options.batches, search=not options.no_search)
-    table = Table("per batch", "median ms", "fastest ms", "tokens/s", title=configs[""].variant)
+    systems = {"": build(options.overrides)}
+    if options.against:
+        systems[f", {' '.join(options.against)}"] = build([*options.overrides, *options.against])
+    rows = measure(systems, options.rounds, options.batches, search=not options.no_search)
+    table = Table("per batch", "median ms", "fastest ms", "tokens/s", title=systems[""][0].hparams["variant"])
     for work, times in rows.items():
         seconds, tokens = zip(*times, strict=True)
         speed = f"{sum(tokens) / sum(seconds):,.0f}"
@@ -75,12 +72,11 @@ def main(options: argparse.Namespace) -> int:
 
 
 def measure(
-    configs: Mapping[str, DictConfig], rounds: int, batches: int, *, search: bool
+    systems: Mapping[str, tuple[Seq2SeqModule, Seq2SeqData]], rounds: int, batches: int, *, search: bool
 ) -> dict[str, Timings]:
-    """Time batches of configurations in alternation, by the work and the label; a first round warms up."""
+    """Time batches of systems in alternation, by the work and the label; a first round warms up."""
     from attnlab.jobs.logs import silent_lightning
 
-    systems = {label: _build(config) for label, config in configs.items()}
     rows: dict[str, Timings] = {}
     for number in range(rounds + 1):
         for label, system in systems.items():
@@ -89,19 +85,6 @@ def measure(
             for work, times in measured.items() if number > 0 else ():
                 rows.setdefault(f"{work}{label}", []).extend(times)
     return rows
-
-
-def _build(config: DictConfig) -> tuple[Seq2SeqModule, Seq2SeqData]:
-    """Build module and data as a training does."""
-    from lightning import seed_everything
-
-    from attnlab.config.checks import check_settings
-    from attnlab.training.components import build_objects
-
-    check_settings(config)
-    seed_everything(config.seed, verbose=False)
-    module, data, _ = build_objects(config)
-    return module, data
 
 
 def _time_round(module: Seq2SeqModule, data: Seq2SeqData, count: int, *, search: bool) -> dict[str, Timings]:

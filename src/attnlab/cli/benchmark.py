@@ -26,16 +26,14 @@ if TYPE_CHECKING:
     from attnlab.report.benchmark.scores import Results
     from attnlab.report.explorer import Sentence
 
-PARTS = ("attention", "encoder", "decoder")
-"""Groups of options that say what is built in."""
+PARTS = ("attention", "encoder", "decoder")  # Groups of options that say what is built in
 
 NOTHING = "nothing about positions"
 
 QUICK = ("duplicate", "recall", "scan")
 """Tasks of `--quick`, which need no file, and on which mechanisms differ."""
 
-NAME = re.compile(r"\w[\w.-]*", re.ASCII)
-"""Pattern of the name of a mechanism, a part of file names."""
+NAME = re.compile(r"\w[\w.-]*", re.ASCII)  # Pattern of the name of a mechanism, a part of file names
 
 IMPORTS = ("attnlab.jobs.preflight",)
 
@@ -158,15 +156,15 @@ def _match(overrides: Sequence[str]) -> list[str]:
 
 def _relative_time(overrides: Sequence[str]) -> float:
     """Return the time of a training step as a multiple of the reference's, in alternating steps."""
+    from attnlab.api.objects import build
     from attnlab.cli import bench
-    from attnlab.config.compose import compose_run
     from attnlab.report.benchmark.scores import REFERENCE, SUITE
 
     suite = [f"study={SUITE}", "data.task=reverse", "data.train_size=1000"]
     mechanisms = {"": overrides, REFERENCE: [f"attention={REFERENCE}"]}
-    configs = {label: compose_run([*suite, *words]) for label, words in mechanisms.items()}
-    rows = bench.measure(configs, 5, 10, search=False)
-    ours, theirs = (median(seconds for seconds, _ in rows[f"train{label}"]) for label in configs)
+    systems = {label: build([*suite, *words]) for label, words in mechanisms.items()}
+    rows = bench.measure(systems, 5, 10, search=False)
+    ours, theirs = (median(seconds for seconds, _ in rows[f"train{label}"]) for label in systems)
     return ours / theirs
 
 

@@ -9,8 +9,7 @@ from attnlab.errors import UserError
 from attnlab.files.terminal import escape_control_characters
 
 PROMPT = "> "
-MAX_REASON = 300
-"""Maximum number of characters that describe why a line cannot be used."""
+MAX_REASON = 300  # Maximum number of characters that describe why a line cannot be used
 
 Read = TypeVar("Read")
 Result = TypeVar("Result")

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from attnlab.files.predictions import Prediction
     from attnlab.training.model import Model
 
-GROUPS = ("reranking", "grammar")
-"""Groups that can be changed, besides the section `search`."""
+GROUPS = ("reranking", "grammar")  # Groups that can be changed, besides the section `search`
 
 MARK = "\N{REPLACEMENT CHARACTER}"
 NUMBERS = {"log_p": ".4f", "p": ".4g", "p_beam": ".4g", "score": ".4f"}

@@ -22,8 +22,7 @@ from attnlab.jobs.grid import split_zip
 from attnlab.jobs.train_task import TrainTask
 from attnlab.jobs.worker_process import import_from_current_folder
 
-PREPARE = "--prepare"
-"""Option that creates the run directory and prints it, without training."""
+PREPARE = "--prepare"  # Option that creates the run directory and prints it, without training
 
 
 def main(parsed: argparse.Namespace) -> int:

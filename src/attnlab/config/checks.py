@@ -42,14 +42,12 @@ LONGEST_NAME = 150
 NAME = re.compile(r"(?![-~ ])[^/\\]+(?<![. ])")
 """Pattern of `name` and `variant`, whose characters must also be printable."""
 
-LARGEST_INTEGER = 2**63 - 1
-"""Largest integer of torch."""
+LARGEST_INTEGER = 2**63 - 1  # Largest integer of torch
 
 HYDRA_KEYS = ("_target_", "_partial_", "_convert_", "_recursive_", "_args_")
 """Keys of a section that Hydra reads."""
 
-TARGET = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+"
-"""Dotted name of a class or function."""
+TARGET = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+"  # Dotted name of a class or function
 
 TRAINING_METRICS = ("train/loss", "train/loss_epoch")
 

@@ -17,8 +17,7 @@ from attnlab.config.sections import SECTIONS
 from attnlab.errors import UserError
 from attnlab.settings import Component
 
-PLAIN = (bool, int, float, str, NoneType)
-"""Classes whose objects are plain values."""
+PLAIN = (bool, int, float, str, NoneType)  # Classes whose objects are plain values
 
 
 def construct(node: Any, /, **arguments: Any) -> Any:

@@ -23,8 +23,7 @@ CONFIG_DIR = "ATTNLAB_CONFIG_DIR"
 imported.
 """
 
-PRESETS = ("experiment", "study", "debug")
-"""Groups whose options set keys of the whole configuration."""
+PRESETS = ("experiment", "study", "debug")  # Groups whose options set keys of the whole configuration
 
 PARTS = {"callbacks": "callbacks", "logger": "logger", "loss": "loss.terms"}
 """Groups of which several options can be chosen, and the section that has one section for each of them.
@@ -44,8 +43,7 @@ CHANGEABLE = (
 )
 """Settings and groups that can be changed after training."""
 
-SYNONYMS = Path(__file__).with_name("synonyms.yaml")
-"""Words of other toolkits."""
+SYNONYMS = Path(__file__).with_name("synonyms.yaml")  # Words of other toolkits
 
 cached_yaml = cache(read_yaml)
 

@@ -52,7 +52,6 @@ def check(config: Any, source: Path | str, trust: Sequence[str] = ()) -> None:
 
     Args:
         config: a DictConfig, or the plain values of one.
-        source: the file that it comes from, for the error message.
         trust: modules, or dotted names of classes, that the user trusts.
 
     Raises:

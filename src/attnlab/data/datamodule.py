@@ -35,8 +35,6 @@ class Seq2SeqData(LightningDataModule):
     last one that was started when the checkpoint was saved. The test stage uses `test_split`.
 
     Args:
-        corpus: text pairs.
-        vocabularies: tokenizers of both sides.
         batch_size: largest batch size, in the unit of `batch_type`.
         batch_type: "sentences", or "tokens": padded source and target tokens.
         bucket_by_length: sort by length within shuffled pools, which saves padding; in random order, small
@@ -47,7 +45,6 @@ class Seq2SeqData(LightningDataModule):
         source_eos: append EOS to sources.
         max_source_length: longer sources are truncated, in tokens with EOS; None for no limit.
         max_target_length: longer targets are truncated, in tokens with EOS; None for no limit.
-        with_copy_ids: see `encode`.
         workers: number of processes that load data; 0 for the main process.
         shards: number of virtual shards. Every process then loads the whole training batch, and its shards
             of the evaluation batches: see `attnlab.training.shards`. None for batches of its own.

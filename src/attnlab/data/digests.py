@@ -17,8 +17,7 @@ from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.errors import UserError
 from attnlab.files.digests import changed_files, file_digest
 
-Record = Mapping[str, Any]
-"""Plain values of `describe`, stored in checkpoints and in result.json."""
+Record = Mapping[str, Any]  # Plain values of `describe`, stored in checkpoints and in result.json
 
 SPLIT_NAMES = {"train": "training", "val": "validation"}
 

@@ -37,8 +37,7 @@ Lengths = NDArray[np.integer[Any]]
 COPIED = 1 << 20
 """Number of ids above the vocabulary for tokens that are copied from a source; the longest source."""
 
-FEW = 1000
-"""Up to this number of pairs, the words of a text are not kept for other texts."""
+FEW = 1000  # Up to this number of pairs, the words of a text are not kept for other texts
 
 OUTLIER_PAIRS, OUTLIER_FACTOR = 100, 10
 """In a split of this many pairs, a length of more than so many times the 99th percentile is reported."""

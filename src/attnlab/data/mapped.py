@@ -27,10 +27,8 @@ from attnlab.files.cache import Cached, Key, deferred_messages, find, find_or_wr
 Side = Literal["source", "target"]
 SIDES: tuple[Side, Side] = ("source", "target")
 
-IN_MEMORY = 100_000
-"""Pairs up to this number are kept as a list."""
-BLOCK = 10_000
-"""Pairs that are read, encoded or written at a time."""
+IN_MEMORY = 100_000  # Pairs up to this number are kept as a list
+BLOCK = 10_000  # Pairs that are read, encoded or written at a time
 
 
 class Store:
@@ -81,7 +79,6 @@ class MappedPairs(Sequence[Pair]):
     """Pairs in the files of `write_pairs`, or some of them in any order.
 
     Args:
-        cached: folder of the files.
         rows: numbers of the pairs in the files, [N]; None for all.
         digest: identifies the pairs and their order; None for the digest of the folder.
 

@@ -20,15 +20,13 @@ log = logging.getLogger(__name__)
 
 SPLITS = ("train", "val", "test")
 
-DRAWS = 1000
-"""A split is too large if this many draws of a shape are all in splits drawn before."""
+DRAWS = 1000  # A split is too large if this many draws of a shape are all in splits drawn before
 
 Example = TypeVar("Example")
 Shape = TypeVar("Shape")
 DrawShape = Callable[[random.Random], Shape]
 Positions = NDArray[np.int64]
-TestSets = Sequence[Pair] | Mapping[str, Sequence[Pair]]
-"""A test set, or several by name."""
+TestSets = Sequence[Pair] | Mapping[str, Sequence[Pair]]  # A test set, or several by name
 
 
 def split(
@@ -43,7 +41,6 @@ def split(
 
     Args:
         pairs: N pairs.
-        val_fraction: share of the pairs in the validation split.
         test_fraction: share of the pairs in the test split. A split with a fraction above 0 gets at least one
             pair if the groups allow it.
         groups: the group of each pair, [N]; pairs of one group stay in one split, and the sizes are as close

@@ -39,8 +39,7 @@ def log_probabilities(logits: Tensor, copy_ids: Tensor | None, *, must_end: bool
     return log_p
 
 
-TESTED = 8
-"""Continuations that are tested at most for each one that is kept."""
+TESTED = 8  # Continuations that are tested at most for each one that is kept
 
 Accepts = Callable[[str, bool], bool]
 """A grammar: for a text and True, whether the text is valid; for a text and False, whether it is valid or can

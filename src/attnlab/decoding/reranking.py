@@ -20,8 +20,7 @@ from attnlab.settings import NotNegative
 
 Reranker = Callable[[Sequence[Prediction]], list[Prediction]]
 
-FLOOR = 1e-10
-"""Lower bound of the total weight on a source token, so that its logarithm is finite."""
+FLOOR = 1e-10  # Lower bound of the total weight on a source token, so that its logarithm is finite
 
 
 def rerankers(

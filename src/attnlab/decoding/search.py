@@ -19,8 +19,7 @@ from attnlab.decoding.sampling import Sampler
 from attnlab.nn.seq2seq import TranslationModel, select
 from attnlab.types import EOS, PAD, SOS, Batch, Hypotheses
 
-REMOVAL_SHARE = 1 / 8
-"""Finished sentences are removed once they make up this share of the batch."""
+REMOVAL_SHARE = 1 / 8  # Finished sentences are removed once they make up this share of the batch
 
 REMOVAL_SHARE_ON_GPU = 1 / 2
 """This share on a GPU: `attnlab.fast.graphs` records a step for each number of sentences."""

@@ -15,8 +15,7 @@ from attnlab.training.checkpoints import read_checkpoint, save_checkpoint
 from attnlab.training.models import RESTORE_ERRORS, network_weights
 from attnlab.types import UNK
 
-CARD = "card"
-"""Key in a checkpoint, beside the configuration, of the fields that `pack` adds."""
+CARD = "card"  # Key in a checkpoint, beside the configuration, of the fields that `pack` adds
 
 
 def pack(run: RunPath, path: str | Path | None = None, *, bf16: bool = False, **fields: str) -> Path:

@@ -19,8 +19,7 @@ from attnlab.types import Batch
 Method = Literal["gradient", "integrated_gradients", "erasure"]
 METHODS: tuple[Method, ...] = get_args(Method)
 
-STEPS = 16
-"""Default number of nodes of the integral."""
+STEPS = 16  # Default number of nodes of the integral
 
 
 def attribute(network: Seq2Seq, units: Units, method: Method, *, steps: int = STEPS) -> Tensor:

@@ -7,8 +7,7 @@ returns a `Score` by its name.
 
 from typing import NamedTuple
 
-FILE = "explanations.json"
-"""Name of the scores in the folder of an evaluation."""
+FILE = "explanations.json"  # Name of the scores in the folder of an evaluation
 
 
 class Score(NamedTuple):

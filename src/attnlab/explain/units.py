@@ -19,8 +19,7 @@ from torch import Tensor
 from attnlab.nn.seq2seq import Seq2Seq
 from attnlab.types import PAD, Batch
 
-MAX_ROWS = 512
-"""Maximum number of rows of one pass."""
+MAX_ROWS = 512  # Maximum number of rows of one pass
 
 
 class Units(NamedTuple):

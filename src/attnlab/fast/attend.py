@@ -209,8 +209,7 @@ class Concat(additive.Concat):
         return self.energy.score(projected, keys)
 
 
-CHUNK = 4
-"""Queries of additive scores that are processed at a time."""
+CHUNK = 4  # Queries of additive scores that are processed at a time
 
 
 def _scores(queries: Tensor, keys: Tensor, energy: Tensor) -> Tensor:

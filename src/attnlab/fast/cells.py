@@ -11,8 +11,7 @@ tanh_backward = torch.ops.aten.tanh_backward.grad_input
 ONE, TWO = torch.tensor(1.0), torch.tensor(2.0)
 """Scalars as tensors: torch converts a Python number to the dtype of the other operand at every call."""
 
-Map = Callable[[Tensor], Tensor]
-"""Layer normalisation of the rows of one step [n, H], or its backward pass."""
+Map = Callable[[Tensor], Tensor]  # Layer normalisation of the rows of one step [n, H], or its backward pass
 
 
 def identity(x: Tensor) -> Tensor:
@@ -51,7 +50,7 @@ class LSTM:
         g.mul_(TWO).sub_(ONE)
         before.copy_(cell)
         cell.mul_(f).addcmul_(i, g)
-        torch.mul(o, _tanh(norm(cell), tanh), out=hidden)
+        torch.mul(o, write_tanh(norm(cell), tanh), out=hidden)
 
     @staticmethod
     def step(
@@ -66,7 +65,7 @@ class LSTM:
         g.mul_(TWO).sub_(ONE)
         cell = (state[1].to(wide) * f).addcmul_(i, g)  # [..., H]
         normed = norm(cell)  # [..., H]
-        return _tanh(normed, torch.empty_like(normed)).mul_(o), cell
+        return write_tanh(normed, torch.empty_like(normed)).mul_(o), cell
 
     @staticmethod
     def factors(gates: Tensor, extra: Tensor, before: Tensor, out: Tensor) -> Sequence[Tensor]:
@@ -133,7 +132,7 @@ class GRU:
         r, z, n = gates.chunk(3, dim=1)  # each [n, H]
         gates[:, : 2 * hidden.size(1)].sigmoid_()
         n.addcmul_(r, extra[0])
-        tanh_(n)
+        write_tanh(n, n)
         hidden.sub_(n).mul_(z).add_(n)
 
     @staticmethod
@@ -145,7 +144,8 @@ class GRU:
         input_gates, input_new = torch.split(from_input, sizes, dim=-1)  # [..., 2H], [..., H]
         state_gates, state_new = torch.split(from_state, sizes, dim=-1)  # [..., 2H], [..., H]
         r, z = (input_gates + state_gates).to(wide).sigmoid_().chunk(2, dim=-1)  # each [..., H]
-        n = tanh_(torch.addcmul(input_new.to(wide), r, state_new.to(wide)))  # [..., H]
+        n = torch.addcmul(input_new.to(wide), r, state_new.to(wide))  # [..., H]
+        write_tanh(n, n)
         return ((state[0].to(wide) - n).mul_(z).add_(n),)
 
     @staticmethod
@@ -190,17 +190,12 @@ def widest(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def tanh_(x: Tensor) -> Tensor:
-    """Compute tanh of any shape in place, as 2 σ(2x) - 1 where that is faster.
+def write_tanh(x: Tensor, out: Tensor) -> Tensor:
+    """Write tanh of any shape to `out`, which may be `x`, as 2 σ(2x) - 1 where that is faster.
 
     On a CPU, torch's sigmoid is much faster than its tanh. In bf16 torch's tanh is used, because σ
     loses the precision of bf16 near x = 0.
     """
-    return _tanh(x, x)
-
-
-def _tanh(x: Tensor, out: Tensor) -> Tensor:
-    """Write tanh of any shape to `out`: see `tanh_`."""
     if x.device.type != "cpu" or x.dtype == torch.bfloat16:
         return torch.tanh(x, out=out)
     return torch.mul(x, TWO, out=out).sigmoid_().mul_(TWO).sub_(ONE)

@@ -37,9 +37,7 @@ def run(work: Work, gates: Tensor, inputs: Any) -> tuple[Tensor, ...]:
     """Return the outputs of a computation, with its backward pass; on a GPU by CUDA graphs.
 
     Args:
-        work: the computation.
         gates: input gates of all steps [N, gates], which the backward pass does not need.
-        inputs: all other inputs, a tree.
     """
     tensors, structure = tree_flatten(inputs)
     return _Function.apply(work, structure, gates, *tensors)  # type: ignore[no-any-return,no-untyped-call]

@@ -23,8 +23,7 @@ log = logging.getLogger(__name__)
 MIN_CALLS = 2
 """Calls with the same shapes before one is recorded; they also prepare the libraries of the device."""
 
-MAX_GRAPHS = 32
-"""Graphs that are kept; the one that was not used for longest is dropped first."""
+MAX_GRAPHS = 32  # Graphs that are kept; the one that was not used for longest is dropped first
 
 MIN_FREE_MEMORY = 0.5
 """A graph keeps its memory: none is recorded unless this share of the device's memory is free."""
@@ -36,7 +35,6 @@ class Graph:
     Args:
         function: takes a list of tensors and None, and returns results of any structure; it computes on the
             device alone, and neither reads values nor changes its arguments.
-        arguments: of the first call.
     """
 
     def __init__(self, function: Callable[[list[Any]], Any], arguments: Sequence[Tensor | None]) -> None:
@@ -159,8 +157,7 @@ class Lease:
     __del__ = end
 
 
-TRAINING = Cache()
-"""Graphs of all networks: weights are arguments like all others."""
+TRAINING = Cache()  # Graphs of all networks: weights are arguments like all others
 
 
 def lease(work: Any, structure: TreeSpec, gates: Tensor, tensors: Sequence[Any]) -> Lease | None:

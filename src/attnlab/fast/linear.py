@@ -27,8 +27,7 @@ from attnlab.types import map_tensors
 
 log = logging.getLogger(__name__)
 
-MIN_WEIGHT = 2**18
-"""Products with fewer elements of the weight use MKL in fp32."""
+MIN_WEIGHT = 2**18  # Products with fewer elements of the weight use MKL in fp32
 
 MIN_GRADIENT = 2**19
 """Products for gradients of weights, whose rows are summed, use MKL below this number of elements."""
@@ -36,8 +35,7 @@ MIN_GRADIENT = 2**19
 MIN_ROWS_TO_PAD = 64
 """Up to this number, rows are not padded: copying them would take too long in the steps of a loop."""
 
-MIN_ROWS_TO_COPY = 32
-"""With fewer rows, copying the columns of a wider weight takes longer than oneDNN saves."""
+MIN_ROWS_TO_COPY = 32  # With fewer rows, copying the columns of a wider weight takes longer than oneDNN saves
 
 MIN_WEIGHT_TO_REORDER = 2**19
 """With fewer elements, reordering a weight takes longer than the steps of a loop over a target save.
@@ -45,11 +43,8 @@ MIN_WEIGHT_TO_REORDER = 2**19
 Transposed weights are never reordered: that takes four times as long.
 """
 
-MIN_ROWS_TO_PREPACK = 2
-"""One row takes as long with MKL, two rows take half as long with a prepacked weight."""
-
-MIN_ROWS = 32
-"""With fewer rows, the operators of a step take hardly longer than it takes to start them."""
+MIN_ROWS_TO_PREPACK = 2  # One row takes as long with MKL, two rows take half as long with a prepacked weight
+MIN_ROWS = 32  # With fewer rows, the operators of a step take hardly longer than it takes to start them
 
 MIN_WEIGHT_OF_FEW_ROWS = 2**19
 """Elements of the smallest weight for which oneDNN is used with few rows, if there are no gradients."""
@@ -57,15 +52,11 @@ MIN_WEIGHT_OF_FEW_ROWS = 2**19
 MAX_DISTINCT = 0.9
 """With a larger share of distinct rows, finding and copying them takes longer than is saved."""
 
-SMALLEST_SCALE = 1e-30
-"""Divisor of rows of zeros in int8."""
-
-NARROW_SHARE = 0.85
-"""A search is in bf16 or int8 if a product takes less than this share of the time of fp32."""
+SMALLEST_SCALE = 1e-30  # Divisor of rows of zeros in int8
+NARROW_SHARE = 0.85  # A search is in bf16 or int8 if a product takes less than this share of the time of fp32
 
 Result = TypeVar("Result")
-Product = Callable[[Tensor], Tensor]
-"""The map x [..., K] → x Wᵀ + b [..., N] for a fixed weight and bias."""
+Product = Callable[[Tensor], Tensor]  # The map x [..., K] → x Wᵀ + b [..., N] for a fixed weight and bias
 
 
 class Products:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from attnlab.fast.attend import AttentionBackward, AttentionForward
-from attnlab.fast.cells import tanh_, widest
+from attnlab.fast.cells import widest, write_tanh
 from attnlab.fast.function import Work
 from attnlab.fast.linear import outer, prepack
 from attnlab.fast.stack import Inputs, Options, StackBackward, StackForward
@@ -60,8 +60,8 @@ class LoopForward:
             else:
                 top = self.stack.step(i, gates, self.top[:n])  # [n, H]
                 context = self.attention.step(i, top)  # [n, D]
-                attentional = tanh_(self.combine(torch.cat([context, top], dim=1)))  # [n, H]
-                self.top = self.attentional[rows].copy_(attentional)
+                combined = self.combine(torch.cat([context, top], dim=1))  # [n, H]
+                self.top = self.attentional[rows].copy_(write_tanh(combined, combined))
         self.done += 1
         return self.top, context, self.attention.weights[i, :n]
 
@@ -99,8 +99,11 @@ class Loop(Work):
             attention = AttentionBackward(
                 inputs.attended, options.temperature, queries, weights, contexts.dtype
             )
-            backward = _bahdanau_backward if inputs.combine is None else _luong_backward
-            feed, queried, d_combine = backward(stack, attention, inputs, contexts, states, d_outputs)
+            if inputs.combine is None:
+                feed, queried, d_combine = _bahdanau_backward(stack, attention, contexts, d_outputs)
+            else:
+                products = stack, attention, inputs, contexts, states
+                feed, queried, d_combine = _luong_backward(*products, d_outputs)
             d_attended = attention.gradients(options.rows, queried)
             d_layers = stack.weights(inputs, feed)
         d_state = [layer.d_state for layer in stack.layers]
@@ -113,12 +116,7 @@ OutputGradients = Sequence[Tensor | None]
 
 
 def _bahdanau_backward(
-    stack: StackBackward,
-    attention: AttentionBackward,
-    inputs: Inputs,
-    contexts: Tensor,
-    states: Tensor,
-    d_outputs: OutputGradients,
+    stack: StackBackward, attention: AttentionBackward, contexts: Tensor, d_outputs: OutputGradients
 ) -> tuple[Tensor, Tensor, None]:
     """Return the feeds [N, D] and the queries [N, H] of all steps; there is no gradient of `combine`."""
     d_states, d_contexts, d_weights = d_outputs

@@ -21,8 +21,7 @@ from attnlab.nn.decoders import Unroll
 from attnlab.nn.embedding import TokenEmbedding
 from attnlab.types import Batch, Memory
 
-MIN_SENTENCES = 32
-"""Fewer sentences are encoded without gradients by torch's network, which is faster then."""
+MIN_SENTENCES = 32  # Fewer sentences are encoded without gradients by torch's network, which is faster then
 
 MAX_TABLE = 4
 """A search computes a table of the inputs of all tokens if these are at most so many times the hypotheses."""

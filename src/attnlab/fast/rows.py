@@ -10,8 +10,7 @@ from torch import Tensor
 
 from attnlab.types import PAD
 
-ROUND = 8
-"""Active batch sizes are rounded up to a multiple of this: oneDNN compiles a product for each size."""
+ROUND = 8  # Active batch sizes are rounded up to a multiple of this: oneDNN compiles a product for each size
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,11 @@ import json
 import logging
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from logging.handlers import BufferingHandler
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,14 +24,11 @@ from attnlab.files.writing import MACHINE, no_space_left
 
 log = logging.getLogger(__name__)
 
-FORMAT = 1
-"""Version of the files; part of every key."""
 RECORD = "record.json"
 PROGRESS_SECONDS = 10.0
 
 Item = TypeVar("Item")
-Key = Mapping[str, Any]
-"""Plain values, whose digest is the name of a folder."""
+Key = Mapping[str, Any]  # Plain values, whose digest is the name of a folder
 
 
 class Cached(NamedTuple):
@@ -59,8 +58,7 @@ def find_or_write(root: Path, key: Key, write: Callable[[Path], dict[str, Any]],
     """Return the folder of a key; if it is missing, one process writes it while others wait.
 
     Args:
-        root: folder of the cache.
-        key: everything that the files depend on. The versions of attnlab and of the format are added.
+        key: everything that the files depend on. The version of attnlab is added.
         write: writes the files into an empty folder, and returns plain values to keep. What `attnlab.data`
             logs meanwhile is kept too, and logged by every process that reads the folder.
         noun: the files in messages, such as "the token ids of the training data".
@@ -89,21 +87,21 @@ def find_or_write(root: Path, key: Key, write: Callable[[Path], dict[str, Any]],
 
 
 @contextmanager
-def deferred_messages() -> Iterator[list[tuple[str, int, str]]]:
-    """Collect what `attnlab.data` logs in the block as (logger, level, message), and log it at the end."""
-    logger, recorder = logging.getLogger("attnlab.data"), _Recorder()
+def deferred_messages() -> Iterator[list[logging.LogRecord]]:
+    """Collect what `attnlab.data` logs in the block, and log it at the end."""
+    logger, recorder = logging.getLogger("attnlab.data"), BufferingHandler(sys.maxsize)
     level, propagate, handlers = logger.level, logger.propagate, logger.handlers
     logger.handlers = [recorder]
     logger.setLevel(logging.INFO)
     logger.propagate = False
     try:
-        yield recorder.messages
+        yield recorder.buffer
     finally:
         logger.handlers = handlers
         logger.setLevel(level)
         logger.propagate = propagate
-        for name, severity, message in recorder.messages:
-            logging.getLogger(name).log(severity, "%s", message)
+        for record in recorder.buffer:
+            logging.getLogger(record.name).handle(record)
 
 
 def with_progress(items: Iterable[Item], noun: str, *, size: Callable[[Item], int]) -> Iterator[Item]:
@@ -119,15 +117,6 @@ def with_progress(items: Iterable[Item], noun: str, *, size: Callable[[Item], in
             last = now
 
 
-class _Recorder(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__(logging.INFO)
-        self.messages: list[tuple[str, int, str]] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.messages.append((record.name, record.levelno, record.getMessage()))
-
-
 @contextmanager
 def _lock(path: Path, noun: str) -> Iterator[None]:
     with lock_file(path, wait=False) as is_held:
@@ -140,7 +129,7 @@ def _lock(path: Path, noun: str) -> Iterator[None]:
 
 
 def _folder(root: Path, key: Key) -> Path:
-    content = json.dumps({**key, "attnlab": __version__, "format": FORMAT}, sort_keys=True)
+    content = json.dumps({**key, "attnlab": __version__}, sort_keys=True)
     return root / "corpora" / hashlib.sha256(content.encode()).hexdigest()[:32]
 
 
@@ -156,10 +145,10 @@ def _write(folder: Path, write: Callable[[Path], dict[str, Any]], noun: str) -> 
     try:
         with deferred_messages() as messages:
             values = write(temporary)
-            recorded = [*messages]
+            recorded = [(record.name, record.levelno, record.getMessage()) for record in messages]
             messages.clear()  # `find` logs them
         sizes = {path.name: path.stat().st_size for path in temporary.iterdir()}
-        record = {"format": FORMAT, "sizes": sizes, "messages": recorded, "values": values}
+        record = {"sizes": sizes, "messages": recorded, "values": values}
         (temporary / RECORD).write_text(json.dumps(record), encoding="utf-8")
         for path in temporary.iterdir():
             with path.open("rb") as file:

@@ -12,8 +12,7 @@ from pathlib import Path
 
 from attnlab.errors import ORPHAN_TIMEOUT, InUseError
 
-STOPPING_TIMEOUT = 2 * ORPHAN_TIMEOUT
-"""Seconds to wait for a process that holds the lock and is stopping."""
+STOPPING_TIMEOUT = 2 * ORPHAN_TIMEOUT  # Seconds to wait for a process that holds the lock and is stopping
 
 
 @contextmanager

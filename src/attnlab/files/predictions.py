@@ -28,13 +28,9 @@ if TYPE_CHECKING:
 TEXTS = ("index", "line", "source", "references", "hypothesis", "annotations", "log_p", "p_beam")
 """Fields of a file without weights."""
 
-FEATURE = r" ⟨[^⟨⟩ ]+⟩"
-"""Pattern of a feature in a source, with the space before it."""
-FEATURES = re.compile(f"(?:{FEATURE})+$")
-"""Pattern of all features of a source."""
-
-PACKED_STEPS = 255
-"""Packed weights are rounded to the nearest of this many equal steps between 0 and 1."""
+FEATURE = r" ⟨[^⟨⟩ ]+⟩"  # Pattern of a feature in a source, with the space before it
+FEATURES = re.compile(f"(?:{FEATURE})+$")  # Pattern of all features of a source
+PACKED_STEPS = 255  # Packed weights are rounded to the nearest of this many equal steps between 0 and 1
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -11,8 +11,7 @@ from typing import BinaryIO, cast
 
 from attnlab.errors import UserError
 
-GZIP_MAGIC = b"\x1f\x8b"
-"""First bytes of a gzip file."""
+GZIP_MAGIC = b"\x1f\x8b"  # First bytes of a gzip file
 
 SURROGATE = re.compile("[\ud800-\udfff]")
 """A lone surrogate: valid in JSON escapes, but not encodable as UTF-8 and rejected by the tokenizers."""

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 DIRECTIONS = {*map(chr, (*range(0x202A, 0x202F), *range(0x2066, 0x206A)))}
 """Characters that change the direction of the text after them."""
 
-UNLIMITED = 10_000
-"""Width, in characters, of tables that are not cut."""
+UNLIMITED = 10_000  # Width, in characters, of tables that are not cut
 
 
 class StandardStream(io.BufferedWriter):

@@ -23,8 +23,7 @@ Further = Mapping[str, Mapping[str, Sequence[str]]]
 
 ZIP = re.compile(r"zip\((.*)\)", re.DOTALL)
 
-NEXT_SETTING = re.compile(r"\s+(?=[^\s=,]+=)")
-"""Space between two settings of `zip(…)`."""
+NEXT_SETTING = re.compile(r"\s+(?=[^\s=,]+=)")  # Space between two settings of `zip(…)`
 
 
 def split_zip(word: str) -> list[str] | None:

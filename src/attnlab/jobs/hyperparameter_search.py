@@ -28,8 +28,7 @@ from attnlab.files.run_identity import identify, short_hash
 from attnlab.files.terminal import print_table
 from attnlab.jobs.status import state
 
-BEST_TRIALS = 5
-"""Number of trials in the table of a search, the best ones."""
+BEST_TRIALS = 5  # Number of trials in the table of a search, the best ones
 
 Compose = Callable[[Sequence[str]], DictConfig]
 

@@ -11,8 +11,7 @@ from typing import Any, NoReturn
 from attnlab.errors import INTERRUPTED
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-RETRY_SECONDS = 0.05
-"""Time after which a signal is sent again if Python dropped the exception."""
+RETRY_SECONDS = 0.05  # Time after which a signal is sent again if Python dropped the exception
 SWALLOWED_SECONDS = 2.0
 """Time after which a signal is sent again if the block still runs: something handled the exception."""
 MESSAGE = "attnlab: interrupted"

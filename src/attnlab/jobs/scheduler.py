@@ -17,8 +17,7 @@ from attnlab.jobs.interruption import handle_signals
 from attnlab.jobs.status import read_status, state
 from attnlab.metrics.registry import metric
 
-LINE_INTERVAL = 60.0
-"""Seconds between two lines about a job."""
+LINE_INTERVAL = 60.0  # Seconds between two lines about a job
 
 
 class SweepProgress:
@@ -77,8 +76,7 @@ class Scheduler(ABC):
         on_start, on_end: called with a run when its job starts, and when it has ended.
     """
 
-    POLL_INTERVAL: ClassVar[float] = 1.0
-    """Seconds between two checks of the jobs."""
+    POLL_INTERVAL: ClassVar[float] = 1.0  # Seconds between two checks of the jobs
 
     progress: SweepProgress
 

@@ -26,9 +26,7 @@ class Slots:
 
     Args:
         devices: GPUs, as named in `CUDA_VISIBLE_DEVICES`, or any names for shares of the cores.
-        gpus: whether the devices are GPUs.
         jobs_per_device: number of jobs that a device runs at a time.
-        threads: number of threads of each process.
         cores: CPU cores of each device, to which its processes are pinned; empty to leave them to the system.
     """
 

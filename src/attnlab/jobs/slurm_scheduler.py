@@ -15,8 +15,7 @@ from attnlab.files.run_directory import Run
 from attnlab.jobs.scheduler import Scheduler
 from attnlab.jobs.worker_process import ClusterTask
 
-QUEUE_INTERVAL = 5.0
-"""Seconds between two calls of squeue."""
+QUEUE_INTERVAL = 5.0  # Seconds between two calls of squeue
 
 USUAL_REASONS = {"None", "Priority", "Resources", "JobArrayTaskLimit", "BeginTime"}
 """Reasons of Slurm for a job to wait that end by themselves."""

@@ -23,11 +23,8 @@ Outputs = dict[str, dict[str, str]]
 STATES = ("state_dict", "optimizer_states", "lr_schedulers")
 """Entries of a checkpoint that are compared: weights, and states of optimizers and schedulers."""
 
-POLL_INTERVAL = 0.02
-"""Seconds between two checks of a worker."""
-
-SHORTEST_WINDOW = 1.0
-"""Least number of seconds within which the moment of a kill is drawn."""
+POLL_INTERVAL = 0.02  # Seconds between two checks of a worker
+SHORTEST_WINDOW = 1.0  # Least number of seconds within which the moment of a kill is drawn
 
 
 def read_outputs(run: Run) -> Outputs:

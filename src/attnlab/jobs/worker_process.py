@@ -24,14 +24,9 @@ from attnlab.errors import INTERRUPTED, ORPHAN_TIMEOUT, InUseError
 from attnlab.files.run_directory import Run
 from attnlab.jobs.interruption import handle_signals
 
-IN_USE = 69
-"""Exit code of a worker whose run directory is in use by another process."""
-
-REFUSED = 2
-"""Exit code of a worker whose run cannot be trained with its settings and its data."""
-
-STOP_TIMEOUT = 20.0
-"""Seconds after which a worker that was asked to stop is killed."""
+IN_USE = 69  # Exit code of a worker whose run directory is in use by another process
+REFUSED = 2  # Exit code of a worker whose run cannot be trained with its settings and its data
+STOP_TIMEOUT = 20.0  # Seconds after which a worker that was asked to stop is killed
 
 TORCH_DISTRIBUTED = (
     *("LOCAL_RANK", "RANK", "NODE_RANK", "GROUP_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"),
@@ -42,8 +37,7 @@ TORCH_DISTRIBUTED = (
 PARENT_PIPE = "ATTNLAB_PARENT_PIPE"
 """Environment variable with the file descriptor of a pipe that the parent process keeps open."""
 
-REPORT_INTERVAL = 0.1
-"""Seconds between two reports on a worker."""
+REPORT_INTERVAL = 0.1  # Seconds between two reports on a worker
 
 Worker = subprocess.Popen[bytes]
 

@@ -10,8 +10,7 @@ from pkgutil import iter_modules
 from attnlab.metrics import text
 from attnlab.metrics.text import ngrams  # noqa: F401 (BLEU and chrF come first in tables)
 
-BENCHMARKS = ("attnlab.data.conala.metrics",)
-"""Metrics that belong to a benchmark."""
+BENCHMARKS = ("attnlab.data.conala.metrics",)  # Metrics that belong to a benchmark
 
 for _name in (*(_module.name for _module in iter_modules(text.__path__, f"{text.__name__}.")), *BENCHMARKS):
     import_module(_name)

@@ -14,11 +14,8 @@ from attnlab.metrics.text import edit_distance
 from attnlab.metrics.text.exact_match import has_equal_words
 from attnlab.metrics.texts import matches, references_of
 
-EXAMPLES = 3
-"""Number of sources that a confusion names."""
-
-VISIBLE = {"": "∅", " ": "␣"}
-"""Symbols in tables for a missing token and for a space."""
+EXAMPLES = 3  # Number of sources that a confusion names
+VISIBLE = {"": "∅", " ": "␣"}  # Symbols in tables for a missing token and for a space
 
 
 class Edit(NamedTuple):
@@ -43,8 +40,7 @@ class Errors(NamedTuple):
     `expected` is empty for an additional token, and `output` for a missing one."""
     wrong: pd.DataFrame
     """Wrong outputs, the most confident first: `source`, `reference`, `output`, `confidence`, `edits`."""
-    groups: pd.DataFrame
-    """Right outputs by `kind` (`groups_of`) and `value`: `inputs`, `right`, `accuracy`."""
+    groups: pd.DataFrame  # Right outputs by `kind` (`groups_of`) and `value`: `inputs`, `right`, `accuracy`
     calibration: pd.DataFrame
     """By tenth of the confidence: `outputs`, mean `confidence`, and `accuracy`, which should equal it."""
     found: pd.DataFrame
@@ -71,8 +67,6 @@ def find_errors(
     probability; NaN for predictions of versions that did not store it.
 
     Args:
-        predictions: N outputs with references.
-        tokenize: splits a text into target tokens.
         groups: for each kind of group the values of each output, such as {"feature": [["N", "PL"], …]}.
     """
     uses_beam = any(each.p_beam not in (None, 1.0) for each in predictions)

@@ -15,14 +15,12 @@ from attnlab.errors import UserError
 from attnlab.metrics.sentence_counts import SentenceCounts
 from attnlab.metrics.texts import WORDS, Texts, UndefinedScoreError
 
-TORCHMETRICS = "torchmetrics.text."
-"""Start of the names of text metrics that are classes of torchmetrics."""
+TORCHMETRICS = "torchmetrics.text."  # Start of the names of text metrics that are classes of torchmetrics
 
 CLASSIFICATION = "torchmetrics.classification."
 """Start of the names of token metrics that are classes of torchmetrics."""
 
-TextMetric = Callable[[Texts], float]
-"""Raises `UndefinedScoreError` for texts that do not define the score."""
+TextMetric = Callable[[Texts], float]  # Raises `UndefinedScoreError` for texts that do not define the score
 
 Kind = Literal["text", "token", "attention", "explanation", "training"]
 Direction = Literal["higher", "lower"]
@@ -332,13 +330,7 @@ def score(texts: Texts, metrics: Iterable[str] | None = None) -> Scores:
 def score_by_length(
     texts: Texts, lengths: Sequence[int], metrics: Iterable[str], *, bins: int = 10
 ) -> list[LengthScores]:
-    """Compute the metrics for the predictions in each of `length_bins`.
-
-    Args:
-        texts: N predictions.
-        lengths: the length of each, [N].
-        bins: maximum number of bins.
-    """
+    """Compute the metrics for the predictions in each of `length_bins`."""
     metrics, rows = list(metrics), []
     for shortest, longest, members in length_bins(lengths, bins):
         part = replace(texts, predictions=[texts.predictions[row] for row in members])

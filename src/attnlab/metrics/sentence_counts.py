@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 from attnlab.files.predictions import Prediction
 from attnlab.metrics.texts import matches, references_of
 
-Counts = NDArray[np.float64]
-"""Whole numbers, stored as floats because float matrix products are faster."""
+Counts = NDArray[np.float64]  # Whole numbers, stored as floats because float matrix products are faster
 
 MAX_SENTENCES = 2**15
 """Number of inputs, and of pairs of an input and a hypothesis, whose counts are kept in memory."""

@@ -6,8 +6,7 @@ from functools import partial
 
 from attnlab.files.predictions import Prediction
 
-WORDS = "13a"
-"""sacreBLEU's default tokenizer: words and punctuation marks."""
+WORDS = "13a"  # sacreBLEU's default tokenizer: words and punctuation marks
 
 
 class UndefinedScoreError(Exception):

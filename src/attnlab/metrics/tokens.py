@@ -15,8 +15,7 @@ from torchmetrics import Metric, MetricCollection, classification
 from attnlab.errors import UserError
 from attnlab.metrics.registry import CLASSIFICATION
 
-IGNORED = -100
-"""Label of tokens that do not count."""
+IGNORED = -100  # Label of tokens that do not count
 
 
 class SumMetric(Metric):

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from attnlab.settings import Fraction
 
 Kind = Literal["lstm", "gru"]
-CellState = tuple[Tensor, ...]
-"""(h,) of a GRU, (h, c) of an LSTM, each [B, Q, H]."""
+CellState = tuple[Tensor, ...]  # (h,) of a GRU, (h, c) of an LSTM, each [B, Q, H]
 
 
 class CellSettings(TypedDict, total=False):

@@ -28,8 +28,7 @@ RANGE = 300.0
 """Summands of the logits are at least their maximum minus this, in nats. The products of their exponentials,
 of which the largest may be exp(-600), are then in the range of fp64."""
 
-FLOOR = 1e-35
-"""Added to probabilities, so that the logarithm is finite where all weights are 0."""
+FLOOR = 1e-35  # Added to probabilities, so that the logarithm is finite where all weights are 0
 
 
 class Emissions(NamedTuple):

@@ -146,8 +146,7 @@ class PointerGenerator(nn.Module):
     entries, the largest possible number. Settings are those of `Readout`.
     """
 
-    FLOOR = 1e-10
-    """Added to each probability, so that the logarithm of an impossible token is finite."""
+    FLOOR = 1e-10  # Added to each probability, so that the logarithm of an impossible token is finite
 
     def __init__(
         self, *, state_size: int, context_size: int, input_size: int, **settings: Unpack[ReadoutSettings]

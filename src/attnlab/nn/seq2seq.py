@@ -53,8 +53,6 @@ class TranslationModel(nn.Module, ABC):
         """Decode whole targets with teacher forcing or scheduled sampling.
 
         Args:
-            encoded: encoded sources.
-            state: decoder state before the first token.
             batch: with the targets' `inputs` [B, T].
             forced: None for teacher forcing at every step; or [B, T] bool, True where the decoder reads the
                 reference and False where it reads its own prediction. The first token is always that of the

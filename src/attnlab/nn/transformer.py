@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from attnlab.nn.positions import Positions
 
-Cache = tuple[Tensor, Tensor]
-"""Keys and values of the earlier positions, each [R, N, P, d]."""
+Cache = tuple[Tensor, Tensor]  # Keys and values of the earlier positions, each [R, N, P, d]
 
 
 class SelfAttention(nn.Module):

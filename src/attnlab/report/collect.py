@@ -43,7 +43,6 @@ def collect(
     run are reported as broken.
 
     Args:
-        paths: run directories, or folders that contain some.
         progress: called before each run is read, with its position from 1 and the total.
     """
     paths = [path.expanduser() for path in paths]

@@ -37,11 +37,8 @@ from attnlab.report.resampling import paired_test, sentences_of
 from attnlab.report.statistics import estimate, holm, t_test_p_value
 from attnlab.report.study import Study, noun_of, scores_of
 
-RunPair = tuple[RunRecord, RunRecord]
-"""Two runs with the same seed: of the variant and of the reference."""
-
-Task = tuple[str, tuple[str, str]]
-"""A metric, and the variant and the reference to compare."""
+RunPair = tuple[RunRecord, RunRecord]  # Two runs with the same seed: of the variant and of the reference
+Task = tuple[str, tuple[str, str]]  # A metric, and the variant and the reference to compare
 
 SIGNIFICANCE_LEVEL = 0.05
 """Maximum corrected p-value, exclusive, of a difference that is reported as significant."""

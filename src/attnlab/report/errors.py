@@ -18,8 +18,7 @@ from attnlab.report.style import STYLE_SHEET
 from attnlab.report.tables import MISSING, Table
 from attnlab.report.text import truncate
 
-SHOWN = 10
-"""Rows of a variant in the tables of confusions and of wrong outputs."""
+SHOWN = 10  # Rows of a variant in the tables of confusions and of wrong outputs
 
 COLUMNS = {
     "confusions": ("Most frequent confusions of target tokens", {"count": 0}),

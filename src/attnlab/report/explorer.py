@@ -22,8 +22,7 @@ from attnlab.report.study import Study
 
 log = logging.getLogger(__name__)
 
-MAX_CHARACTERS = 12_000_000
-"""Maximum size of all sentences as JSON, which keeps a page below 15 MB."""
+MAX_CHARACTERS = 12_000_000  # Maximum size of all sentences as JSON, which keeps a page below 15 MB
 
 
 @dataclass(frozen=True)

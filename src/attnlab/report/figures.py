@@ -52,9 +52,7 @@ MARKER_PATHS = {
 DASH_ARRAYS = {"solid": "", "dashed": "6 3", "dotted": "2 2.5", "dashdot": "7 3 2 3"}
 """SVG `stroke-dasharray` of each matplotlib line style."""
 
-Groups = Mapping[str, Sequence[RunRecord]]
-"""Finished runs by variant."""
-
+Groups = Mapping[str, Sequence[RunRecord]]  # Finished runs by variant
 ROW_HEIGHT = 0.3  # inches per variant, in figures with one row per variant
 MAX_POINTS = 300  # points per curve; more are not visible and make the page large
 

@@ -16,8 +16,7 @@ from markupsafe import Markup
 from attnlab import __version__
 
 FOLDER = Path(__file__).parent
-HEAT_MAP = FOLDER / "heat_map.js"
-"""Script that draws heat maps; it precedes the scripts that use it."""
+HEAT_MAP = FOLDER / "heat_map.js"  # Script that draws heat maps; it precedes the scripts that use it
 
 
 def render(folder: Path, template: str, *, title: str, scripts: Sequence[Path], **values: Any) -> str:
@@ -25,8 +24,6 @@ def render(folder: Path, template: str, *, title: str, scripts: Sequence[Path], 
 
     Args:
         folder: the folder of the template and of its style sheet `page.css`, which follows the common one.
-        scripts: JavaScript files, in their order.
-        **values: further variables of the template.
     """
     environment = Environment(
         loader=FileSystemLoader([folder, FOLDER]),

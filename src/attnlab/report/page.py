@@ -67,12 +67,7 @@ def explorer(sentences: Sequence[Sentence], variants: Sequence[str]) -> dict[str
 def write_sections(
     path: Path, *, title: str, noun: str, sentences: dict[str, Any] | None = None, **sections: Any
 ) -> None:
-    """Write a page with those of its sections that are given: see `report.html.j2`.
-
-    Args:
-        noun: name of the inputs.
-        sentences: data of the attention explorer.
-    """
+    """Write a page with those of its sections that are given: see `report.html.j2`."""
     scripts = [FOLDER / "tables.js"]
     sentences = sentences or {"sentences": [], "left_out": 0}
     if sentences["sentences"]:

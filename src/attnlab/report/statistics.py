@@ -13,8 +13,7 @@ from scipy import special  # its import takes a third of the time of scipy.stats
 
 CONFIDENCE = 0.95
 
-Bounds = tuple[float, float]
-"""Smallest and largest possible value; infinite without a limit."""
+Bounds = tuple[float, float]  # Smallest and largest possible value; infinite without a limit
 
 Values = Sequence[float] | NDArray[np.float64]
 

@@ -13,8 +13,7 @@ from attnlab.files.predictions import Prediction
 from attnlab.report.heat_map import COLUMNS, PROBABILITY, ROWS, weights_of
 from attnlab.report.text import token_label
 
-SHADES, LEVELS = " ░▒▓█", (0.05, 0.25, 0.5, 0.75)
-"""Characters, and the smallest weights of all but the first."""
+SHADES, LEVELS = " ░▒▓█", (0.05, 0.25, 0.5, 0.75)  # Characters, and the smallest weights of all but the first
 COLOUR = "bright_blue"
 MIN_COLUMN, MAX_COLUMN = 2, 12  # width of a column in terminal cells
 MAX_LABEL = 16  # width of a row label in terminal cells

@@ -16,8 +16,7 @@ from matplotlib.text import Text
 
 log = logging.getLogger(__name__)
 
-FONT = "DejaVu Sans"
-"""The preferred font; part of matplotlib."""
+FONT = "DejaVu Sans"  # The preferred font; part of matplotlib
 
 _SYMBOLS = str.maketrans({" ": "␣", "\n": "↵", "\t": "⇥"})
 _SELECTORS = re.compile("[\u034f\u180b-\u180f\u200c\u200d\ufe00-\ufe0f\U000e0100-\U000e01ef]")
@@ -62,9 +61,6 @@ class LabelFonts:
 
     Each label is set in as few fonts as contain its characters, because matplotlib shapes a word correctly
     only within one font. Scripts that no installed font contains are logged, each once.
-
-    Args:
-        texts: all labels of the figure.
     """
 
     def __init__(self, texts: Iterable[str]) -> None:

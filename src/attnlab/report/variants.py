@@ -11,8 +11,7 @@ from typing import Any
 
 from attnlab.report.record import RunRecord
 
-SEPARATOR = " · "
-"""Separates the name of a variant from the settings that distinguish it."""
+SEPARATOR = " · "  # Separates the name of a variant from the settings that distinguish it
 
 
 def group_by_variant(runs: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:

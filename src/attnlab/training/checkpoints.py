@@ -31,8 +31,7 @@ log = logging.getLogger(__name__)
 
 DIGEST_SIZE = hashlib.sha256().digest_size
 
-BLOCK = 2**20
-"""Bytes that are read at once."""
+BLOCK = 2**20  # Bytes that are read at once
 
 READ_ERRORS = (RuntimeError, EOFError, OSError, ValueError, zipfile.BadZipFile, zlib.error)
 """Of a file that is damaged or not a checkpoint; an unknown compression method is a RuntimeError."""

@@ -17,8 +17,7 @@ PACKAGES = (
 )
 """Packages whose versions are recorded."""
 
-M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
-"""Parameters of glibc's `mallopt`, from malloc.h."""
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # Parameters of glibc's `mallopt`, from malloc.h
 
 
 def tokenize_in_one_thread() -> None:

@@ -22,11 +22,9 @@ LONGEST_OUTPUT = 100
 """Smallest `search.max_length` that is chosen from the data. Outputs longer than all targets are possible."""
 
 
-STEPS = 1000
-"""Steps of `trainer.max_steps=auto` for up to `STEP_PAIRS` training pairs."""
+STEPS = 1000  # Steps of `trainer.max_steps=auto` for up to `STEP_PAIRS` training pairs
 STEP_PAIRS = 800
-GROWTH = 0.6
-"""Exponent with which they grow: four times as many for ten times as many pairs."""
+GROWTH = 0.6  # Exponent with which they grow: four times as many for ten times as many pairs
 
 
 def choose_steps(config: DictConfig, pairs: int) -> DictConfig:

@@ -82,11 +82,6 @@ class TolerantWandbLogger(WandbLogger):
 
     The summary has the best value of each validation metric as `best/val/loss`, beside the last one,
     `val/loss`.
-
-    Args:
-        experiment: the run of `wandb.init`.
-        watched: value of `watch`, see `wandb_logger`.
-        log_model: see `wandb_logger`.
     """
 
     def __init__(self, experiment: Any, *, watched: Watch | None, log_model: bool) -> None:

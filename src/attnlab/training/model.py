@@ -28,8 +28,7 @@ from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 from attnlab.training.build import build_translator, encode_pairs
 from attnlab.types import EOS, Batch
 
-BATCH = 64
-"""Number of pairs that are scored together, unless they are long."""
+BATCH = 64  # Number of pairs that are scored together, unless they are long
 
 HYPOTHESES, MAX_HYPOTHESES, MAX_LOGITS = 256, 2048, 2**21
 """Smallest and largest number of hypotheses decoded together, and their logits at most if more than 256."""
@@ -37,8 +36,7 @@ HYPOTHESES, MAX_HYPOTHESES, MAX_LOGITS = 256, 2048, 2**21
 MAX_PADDED_TOKENS = 2**17
 """Largest product of sentences, padded length and beam size of a batch; a single sentence may exceed it."""
 
-PROGRESS_DELAY = 2.0
-"""Seconds before a progress bar is shown."""
+PROGRESS_DELAY = 2.0  # Seconds before a progress bar is shown
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,8 +29,7 @@ RESTORE_ERRORS = (
     OmegaConfBaseException,
 )
 """Exceptions raised when the contents of a checkpoint do not fit this version."""
-MAX_REASON = 300
-"""Maximum number of characters of such an exception in an error message."""
+MAX_REASON = 300  # Maximum number of characters of such an exception in an error message
 
 
 def load_network(

@@ -51,7 +51,6 @@ class Seq2SeqModule(lightning.LightningModule):
     """Trains and evaluates a translation model, with any Trainer of Lightning; see `attnlab.build`.
 
     Args:
-        network: the model.
         translator: decodes the sources in evaluation.
         optimizer: returns an optimizer for given parameters.
         lr: learning rate that `optimizer` receives; None for its own.

@@ -22,8 +22,7 @@ from attnlab.training.shards import Shards
 
 log = logging.getLogger(__name__)
 
-WORD_METRICS = {"wer", "ser", "per", "cer"}
-"""Metrics of string transduction, whose targets are words."""
+WORD_METRICS = {"wer", "ser", "per", "cer"}  # Metrics of string transduction, whose targets are words
 
 BleuTokenizer = Literal["13a", "intl", "zh", "char", "none", "ja-mecab", "ko-mecab", "flores101", "flores200"]
 Needs = Annotated[

@@ -36,8 +36,7 @@ from attnlab.types import PAD, Batch
 
 log = logging.getLogger(__name__)
 
-LIBRARIES = ("attnlab", "torch", "lightning")
-"""Packages whose code is recorded by their versions."""
+LIBRARIES = ("attnlab", "torch", "lightning")  # Packages whose code is recorded by their versions
 
 
 def check_parts(

@@ -39,8 +39,7 @@ log = logging.getLogger(__name__)
 LENGTHS = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time")
 """Settings that limit the length of a training."""
 
-PERFECT = 99.9
-"""Percentage of right outputs from which more training is not suggested."""
+PERFECT = 99.9  # Percentage of right outputs from which more training is not suggested
 
 
 def train(config: DictConfig, run: Run) -> dict[str, float]:

@@ -43,7 +43,6 @@ class Shards:
 
     Args:
         count: K
-        seed: seed of the run.
     """
 
     def __init__(self, count: int, seed: int) -> None:

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from attnlab.settings import Positive, Probability
 
-Decay = Literal["linear", "inverse_sigmoid"]
-"""Course of the probability over the training steps."""
+Decay = Literal["linear", "inverse_sigmoid"]  # Course of the probability over the training steps
 
 Granularity = Literal["step", "token"]
 """Draw once per target position for the whole batch ("step"), or for each token ("token")."""

@@ -41,11 +41,8 @@ METRICS = ("conala_bleu", "conala_exact_match", "parses", "slot_accuracy")
 DEFAULT_SEED, DEFAULT_VAL_FRACTION = 0, 0.1
 """The default development split, on which earlier runs made their choices: it is not held out."""
 
-HELD_OUT_THRESHOLD = 0.8
-"""Near-duplicate threshold of the held-out split, the same for every configuration."""
-
-BLOCK = 1000
-"""Intents or snippets that are compared with all others at a time."""
+HELD_OUT_THRESHOLD = 0.8  # Near-duplicate threshold of the held-out split, the same for every configuration
+BLOCK = 1000  # Intents or snippets that are compared with all others at a time
 
 Tokens = frozenset[str]
 QUOTES = str.maketrans("‘’“”", "''\"\"")
@@ -340,8 +337,6 @@ def group_near_duplicates(
     token sets is at least `threshold` in one of the views. An empty set is similar to none.
 
     Args:
-        keys: a key for each of N examples.
-        views: the token set of each example, one list per view.
         threshold: minimum Jaccard index, above 0 and at most 1.
     """
     if not keys:

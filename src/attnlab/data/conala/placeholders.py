@@ -18,8 +18,7 @@ from itertools import chain
 
 from attnlab.data.conala.python_code import OPENING, cut, join, parse, units
 
-Placeholders = tuple[tuple[str, str], ...]
-"""Pairs (placeholder, original text)."""
+Placeholders = tuple[tuple[str, str], ...]  # Pairs (placeholder, original text)
 
 SPAN = re.compile(
     r"`(?P<code>[^`]+)`"

@@ -28,9 +28,7 @@ def python(
     tokens.
 
     Args:
-        texts: training texts.
         subwords: split pieces further into `max_size` subwords by byte-pair encoding: `isinstance` may become
             `is ##instance`.
-        **settings: of the vocabulary.
     """
     return train_pieces(texts, kind=PythonTokenizer, subwords=subwords, **settings)

@@ -7,8 +7,7 @@ from pathlib import Path
 from attnlab.errors import UserError, needs
 
 SUFFIXES = (".parquet", ".arrow")
-ROWS = 1000
-"""Rows of a Parquet file that are read at a time."""
+ROWS = 1000  # Rows of a Parquet file that are read at a time
 
 
 def read_rows(path: str, *, setting: str) -> Iterator[str]:

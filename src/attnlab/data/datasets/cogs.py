@@ -17,8 +17,7 @@ NOUNS = [
     *("boy", "girl", "dog", "cat", "horse", "bird", "teacher", "doctor", "baby", "prince"),
     *("cake", "book", "box", "ball", "hat", "cup", "mat"),
 ]
-SUBJECT_NOUNS = ["hedgehog", "shark", "monkey", "poet"]
-"""Nouns that are only subjects in training."""
+SUBJECT_NOUNS = ["hedgehog", "shark", "monkey", "poet"]  # Nouns that are only subjects in training
 PLACES = ["table", "house", "garden", "car", "room", "stage", "bed", "boat"]
 PREPOSITIONS = ["in", "on", "beside"]
 INTRANSITIVE = {"slept": "sleep", "ran": "run", "smiled": "smile", "danced": "dance", "cried": "cry"}
@@ -34,8 +33,7 @@ ACTIVE_VERBS = {"blessed": "bless", "squeezed": "squeeze", "noticed": "notice"}
 """Verbs, by their participles, that are only active in training."""
 SPEECH = {"said": "say", "thought": "think", "hoped": "hope"}
 
-Phrase = tuple[list[str], list[str]]
-"""Words, and tokens of their logical form."""
+Phrase = tuple[list[str], list[str]]  # Words, and tokens of their logical form
 
 
 class Shape(NamedTuple):

@@ -27,14 +27,10 @@ from attnlab.files.reading import SURROGATE, count_lines, exists, read_lines
 log = logging.getLogger(__name__)
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
-PATTERN = re.compile(r"[*?[]")
-"""A character of a pattern that matches several files."""
-Fields = Sequence[str]
-"""The text of a line in each of the aligned files, or the line of a single file."""
-Texts = tuple[str, Sequence[str]]
-"""A source, and its targets."""
-NamedFile = tuple[str, str]
-"""The setting that gives a file, and its path."""
+PATTERN = re.compile(r"[*?[]")  # A character of a pattern that matches several files
+Fields = Sequence[str]  # The text of a line in each of the aligned files, or the line of a single file
+Texts = tuple[str, Sequence[str]]  # A source, and its targets
+NamedFile = tuple[str, str]  # The setting that gives a file, and its path
 
 
 class PairFile(NamedTuple):

@@ -29,8 +29,7 @@ def _sort(source: Tokens) -> Positions:
     return [positions[symbol] for symbol in sorted(source, key=int)]
 
 
-TaskName = Literal["copy", "reverse", "sort", "duplicate"]
-"""Values of `data.task`."""
+TaskName = Literal["copy", "reverse", "sort", "duplicate"]  # Values of `data.task`
 
 TASKS: dict[TaskName, Callable[[Tokens], Positions]] = {
     "copy": lambda source: [(place,) for place in range(len(source))],

@@ -19,12 +19,10 @@ from tokenizers import Tokenizer as Pipeline
 from attnlab.errors import UserError
 from attnlab.types import EOS, PAD, SOS
 
-SPECIAL_TOKENS = {PAD: "<pad>", SOS: "<sos>", EOS: "<eos>"}
-"""Labels of the special tokens, by id."""
+SPECIAL_TOKENS = {PAD: "<pad>", SOS: "<sos>", EOS: "<eos>"}  # Labels of the special tokens, by id
 UNKNOWN = "<unk>"
 """Label of a token outside the vocabulary. The text `<unk>` in a corpus is read as this token."""
-PARALLELISM = "TOKENIZERS_PARALLELISM"
-"""Environment variable that the library reads before each call."""
+PARALLELISM = "TOKENIZERS_PARALLELISM"  # Environment variable that the library reads before each call
 CONTINUATION = "##"
 """Prefix of a subword that continues a word. A word that starts with it is read as a continuation."""
 
@@ -279,8 +277,7 @@ class PresplitTokenizer(Tokenizer):
         return str(self.module.join(whole))
 
 
-_PRESPLIT: dict[str, type[PresplitTokenizer]] = {}
-"""Classes of `PresplitTokenizer` by their keys."""
+_PRESPLIT: dict[str, type[PresplitTokenizer]] = {}  # Classes of `PresplitTokenizer` by their keys
 
 MODULES = {"python": "attnlab.data.conala.tokenizer"}
 """Modules that are imported for a `PresplitTokenizer.KEY`."""

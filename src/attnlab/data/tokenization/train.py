@@ -20,8 +20,7 @@ log = logging.getLogger(__name__)
 Normalization = Literal["nfc", "nfd", "nfkc", "nfkd", "auto"]
 """Unicode normalisation forms; auto: nfd if half of the texts have Hangul syllables, and else nfc."""
 
-HANGUL = re.compile("[가-힣]")
-"""A Hangul syllable, which nfd splits into letters."""
+HANGUL = re.compile("[가-힣]")  # A Hangul syllable, which nfd splits into letters
 
 CHARACTERS = {
     "apostrophes": "['’ʼ]",
@@ -82,14 +81,12 @@ def words(
     """Train a tokenizer of natural-language words: texts are normalised and split at white space.
 
     Args:
-        texts: training texts.
         lowercase: convert texts to lower case.
         normalization: Unicode normalisation form; None for none.
         drop: character classes to delete, names of `CHARACTERS`: "well-known" becomes "wellknown". Combining
             marks, such as Devanagari vowel signs, are not punctuation.
         split: character classes that become single tokens, such as drop=[] split=[punctuation].
         subwords: split words further into `max_size` subwords by byte-pair encoding.
-        **settings: of the vocabulary.
     """
     pre_tokenizer: list[pre_tokenizers.PreTokenizer] = [pre_tokenizers.WhitespaceSplit()]
     if split:
@@ -110,9 +107,7 @@ def characters(texts: Iterable[str], *, graphemes: bool = False, **settings: Unp
     """Train a tokenizer of characters, white space included; a feature of a source is one token.
 
     Args:
-        texts: training texts.
         graphemes: extended grapheme clusters (a letter with its combining marks) instead of code points.
-        **settings: of the vocabulary and the normalisation.
     """
     character = r"\X" if graphemes else "(?m:.)"  # m: the dot also matches a newline
     if any(re.search(FEATURE, text) for text in texts):
@@ -130,9 +125,7 @@ def subwords(texts: Iterable[str], *, max_size: Size = 4000, **settings: Unpack[
     a space.
 
     Args:
-        texts: training texts.
         max_size: vocabulary size without special tokens.
-        **settings: of the normalisation.
     """
     pipeline = _pipeline(pre_tokenizers.Metaspace(), decoders.Metaspace(), texts=texts, **settings)
     pipeline.model = _train_bpe(texts, pipeline, max_size=max_size)
@@ -146,7 +139,6 @@ def symbols(texts: Iterable[str], *, count: Size) -> Tokenizer:
     the other tokens of the texts, such as "+", in sorted order.
 
     Args:
-        texts: training texts.
         count: number of symbols.
     """
     numbers = [str(len(SPECIAL_TOKENS) + id) for id in range(count)]

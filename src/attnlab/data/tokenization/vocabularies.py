@@ -18,10 +18,8 @@ from attnlab.errors import UserError
 
 log = logging.getLogger(__name__)
 
-EXAMPLES = 3
-"""Number of letters that a warning names."""
-SAMPLE = 2_000_000
-"""Tokenizers are trained on at most this many pairs."""
+EXAMPLES = 3  # Number of letters that a warning names
+SAMPLE = 2_000_000  # Tokenizers are trained on at most this many pairs
 
 
 class Vocabularies(NamedTuple):

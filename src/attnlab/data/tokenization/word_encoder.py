@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from attnlab.data.tokenization.tokenizer import Rows, Tokenizer
 
-WORDS = 100_000
-"""Number of words whose ids are kept."""
+WORDS = 100_000  # Number of words whose ids are kept
 SPACE = "▁"
 METASPACE = {"type": "Metaspace", "replacement": SPACE, "prepend_scheme": "always", "split": True}
 CHARACTER_CLASSES = re.compile(r"(\|?(\[[^]]+\]|\\p{\w+}))+")

@@ -45,8 +45,7 @@ TRACED = ((2, 3), (5, 7))
 COMPARED = ((1, 1), (1, 2), (3, 23))
 """Sizes (B, S) of the inputs with which the graphs are compared with the network."""
 
-TOLERANCE = 1e-3
-"""Largest accepted difference of log-probabilities, weights and states."""
+TOLERANCE = 1e-3  # Largest accepted difference of log-probabilities, weights and states
 
 GATES = {"lstm": (0, 3, 1, 2), "gru": (1, 0, 2)}
 """Order of torch's gates in ONNX: i, o, f, g of an LSTM and z, r, n of a GRU."""

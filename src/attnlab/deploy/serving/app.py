@@ -26,8 +26,7 @@ from attnlab.settings import Intervention
 FOLDER = Path(__file__).parent
 LOCAL_NAMES = ("127.0.0.1", "localhost", "[::1]")
 """Host names that requests may have if the server has no token."""
-MAX_BODY = 2**20
-"""Largest body of a request, in bytes."""
+MAX_BODY = 2**20  # Largest body of a request, in bytes
 
 HEADERS = {"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
 

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
-MIN_BLEU_TOKENS = 4
-"""Number of tokens of the shortest reference that contains a 4-gram."""
+MIN_BLEU_TOKENS = 4  # Number of tokens of the shortest reference that contains a 4-gram
 
 UNSPACED = (
     *("CJK", "HIRAGANA", "KATAKANA"),

@@ -119,5 +119,4 @@ def _last_supported(thresholds: Tensor, supported: Tensor) -> Tensor:
     return thresholds.gather(-1, last.clamp(min=0))  # NaN has an empty support and must give NaN
 
 
-SOFTMAX: Normaliser = Entmax(alpha=1)
-"""Default normaliser of all mechanisms."""
+SOFTMAX: Normaliser = Entmax(alpha=1)  # Default normaliser of all mechanisms

@@ -31,10 +31,6 @@ class PerLayer(Attention):
         return list(self.layers)  # type: ignore[arg-type]
 
     @property
-    def context_size(self) -> int:
-        return self.mechanisms[0].context_size
-
-    @property
     def stateful(self) -> bool:  # type: ignore[override]
         """True if any layer has state."""
         return any(layer.stateful for layer in self.mechanisms)

@@ -56,8 +56,7 @@ class MinGRU(LinearRecurrence):
 class LinearRecurrentEncoder(LayeredEncoder):
     """Layers of a linear recurrence, in one or both directions."""
 
-    recurrence: type[LinearRecurrence]
-    """Class of the layers' recurrences."""
+    recurrence: type[LinearRecurrence]  # Class of the layers' recurrences
 
     def __init__(self, **settings: Unpack[LayerSettings]) -> None:
         size = settings["size"]

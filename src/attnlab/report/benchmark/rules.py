@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 from attnlab.metrics import registry
 from attnlab.report.benchmark.scores import LEAST_SEEDS, REFERENCE, Cell, Results, Score, sentence_counts
 
-CHANGING = ("marathi",)
-"""Tasks whose file is replaced by its publisher: results may lack them."""
+CHANGING = ("marathi",)  # Tasks whose file is replaced by its publisher: results may lack them
 
 SIZE_TOLERANCE = 0.05
 """Largest difference of the number of parameters from that of the reference, as a fraction."""

@@ -30,25 +30,17 @@ from attnlab.metrics import registry
 from attnlab.metrics.sentence_counts import SentenceCounts
 from attnlab.report.study import Study
 
-STORED = Path(__file__).with_name("v1.csv")
-"""Results of version 1 that are part of the package."""
-
-FILES = STORED.with_suffix(".txt")
-"""Registry of pooch with the files of the tasks that can be downloaded."""
+STORED = Path(__file__).with_name("v1.csv")  # Results of version 1 that are part of the package
+FILES = STORED.with_suffix(".txt")  # Registry of pooch with the files of the tasks that can be downloaded
 
 SUITE = "benchmark_v1"
 REFERENCE = "additive"
 SAME = ("test", "test/same", "test/held_out")
 """Test sets with the distribution of the training data; the others are shifted."""
 
-LEAST_SEEDS = 3
-"""Smallest number of seeds of tests over seeds, and of a submitted mechanism."""
-
-PACKAGES = ("python", "torch", "attnlab")
-"""Their versions are recorded."""
-
-Cell = tuple[str, str]
-"""A task and one of its test sets."""
+LEAST_SEEDS = 3  # Smallest number of seeds of tests over seeds, and of a submitted mechanism
+PACKAGES = ("python", "torch", "attnlab")  # Their versions are recorded
+Cell = tuple[str, str]  # A task and one of its test sets
 
 
 @dataclass(frozen=True)
@@ -88,11 +80,7 @@ INTEGERS = tuple(each.name for each in fields(Score) if each.type is int)
 
 
 class Results:
-    """Scores of several models.
-
-    Attributes:
-        scores: the scores, by (task, test set), model and seed.
-    """
+    """Scores of several models."""
 
     def __init__(self, scores: Iterable[Score]) -> None:
         self.scores: dict[Cell, dict[str, dict[int, Score]]] = {}

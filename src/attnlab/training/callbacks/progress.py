@@ -15,8 +15,7 @@ from attnlab.types import PAD, Batch
 
 log = logging.getLogger(__name__)
 
-MIN_COLUMNS = 80
-"""Width of a terminal in which the time and the speed fit next to the loss."""
+MIN_COLUMNS = 80  # Width of a terminal in which the time and the speed fit next to the loss
 
 
 class EpochLog(Callback):

@@ -52,9 +52,6 @@ class EpochDigests(Callback):
 
     Each digest includes the one before it. Two runs with equal last digests have been equal to the last bit
     in all epochs; otherwise the first unequal digest is that of the epoch in which they began to differ.
-
-    Attributes:
-        digests: one per epoch, in hexadecimal digits.
     """
 
     def __init__(self) -> None:

@@ -7,8 +7,7 @@ from attnlab.settings import NotNegative
 from attnlab.training.losses.base import LossTerm, Outputs, Trained
 from attnlab.types import PAD, Batch
 
-FLOOR = 1e-10
-"""Lower bound of an attention weight, so that its logarithm is finite."""
+FLOOR = 1e-10  # Lower bound of an attention weight, so that its logarithm is finite
 
 
 class GuidedAlignment(LossTerm):
