@@ -25,11 +25,10 @@ METRICS = (
 )
 SHOWN = ("test/bleu", "test/beam5/bleu", "test/chrf", "test/loss")
 TESTED = ("test/bleu", "test/beam5/bleu")
-BASELINE, ATTENTION, RECIPE = "published baseline", "published attention", "good recipe"
+BASELINE, ATTENTION = "published baseline", "published attention"
 SYSTEMS = {
     ("eng_mar_baseline", "none"): BASELINE,
     ("eng_mar", "additive"): ATTENTION,
-    ("eng_mar_best", "additive"): RECIPE,
     ("eng_mar_sizes", "additive"): "256 units, attention",
     ("eng_mar_sizes", "none"): "256 units, no attention",
     ("eng_mar_sizes", "none_matched"): "no attention, as many parameters",
@@ -37,7 +36,6 @@ SYSTEMS = {
 """Name of the system of each study and variant."""
 COMPARED = (
     (ATTENTION, BASELINE),
-    (RECIPE, ATTENTION),
     ("256 units, attention", "256 units, no attention"),
     ("256 units, attention", "no attention, as many parameters"),
 )
