@@ -40,6 +40,8 @@ def test_the_largest_number_that_is_reached_counts(pairs: int, size: int, compos
         ("encoder.size", "8 1:9"),
         ("batching.batch_size", "8 9:9"),  # not of the network
         ("encoder.size", {1: 8, 9: 9}),
+        ("attention.match", '{"_target_":"os.system"} 9:8'),
+        ("attention.match", "8 9:[{_target_:os.system}]"),
     ],
 )
 def test_other_values_do_not_depend_on_the_pairs(name: str, value: object) -> None:

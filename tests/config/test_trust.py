@@ -9,6 +9,7 @@ import pytest
 import yaml
 from omegaconf import DictConfig, OmegaConf
 
+from attnlab.config.checks import check_settings
 from attnlab.config.options import CONF
 from attnlab.config.trust import check
 from attnlab.errors import UserError
@@ -162,3 +163,21 @@ def test_interpolations_are_refused_unresolved(value: str, monkeypatch: pytest.M
     with pytest.raises(UserError, match=r"contains the interpolation .* at config\.data\.0\.path") as refused:
         check(OmegaConf.create({"data": [{"path": value}]}), "a file")
     assert "password" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("reranking.accepts", "{_target_: torch.utils.collect_env.run, command: exit}"),
+        ("data.weights", "[{_target_: torch.utils.collect_env.run, command: exit}]"),
+    ],
+)
+def test_a_text_that_was_checked_never_becomes_a_section(
+    key: str, text: str, composed: Callable[..., DictConfig]
+) -> None:
+    config = composed("reranking=python", "data=pairs", "data.train=a.tsv", "data.val=b.tsv")
+    OmegaConf.update(config, key, text)
+    check(OmegaConf.to_container(config, resolve=True), "a file")
+    with pytest.raises(UserError, match=re.escape(key)):
+        check_settings(config)
+    assert OmegaConf.select(config, key) == text

@@ -31,7 +31,10 @@ def values_by_pairs(name: str, value: Any) -> dict[int, Any]:
     numbers = [int(least) for least, _ in pairs]
     if numbers != sorted({*numbers}):
         return {}
-    return {int(least): yaml.safe_load(text) for least, text in pairs}
+    values = {int(least): yaml.safe_load(text) for least, text in pairs}
+    if any(isinstance(each, dict | list) for each in values.values()):
+        return {}  # a section could name a class that `trust.check` has not seen
+    return values
 
 
 def settings_by_pairs(config: DictConfig) -> dict[str, dict[int, Any]]:

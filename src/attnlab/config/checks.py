@@ -209,10 +209,11 @@ def read_text(value: Any) -> Any:
     try:
         if not isinstance(value, str) or not value.strip():
             return value
-        content: Any = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={value}"]))
-        return content["value"]
+        read: Any = OmegaConf.to_container(OmegaConf.from_dotlist([f"value={value}"]))["value"]  # type: ignore[index,call-overload]
     except yaml.YAMLError:
         return value
+    # Not a section, which could name a class that `trust.check` has not seen
+    return read if isinstance(read, bool | int | float | None) else value
 
 
 def find_problem(kind: Any, value: Any) -> str | None:
@@ -220,7 +221,8 @@ def find_problem(kind: Any, value: Any) -> str | None:
     if isinstance(value, int) and abs(value) > LARGEST_INTEGER:
         return f"must have at most {len(str(LARGEST_INTEGER)) - 1} digits"
     try:
-        _adapter(kind).validate_python(value)
+        named = {str(key): each for key, each in value.items()} if isinstance(value, Mapping) else value
+        _adapter(kind).validate_python(named)  # a name can look like a number: {2016: FILE}
     except ValidationError:
         return f"must be {describe(kind)}"
     return None
