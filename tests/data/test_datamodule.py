@@ -129,3 +129,10 @@ def test_token_batches_do_not_limit_evaluation_batches() -> None:
     for batch in seq2seq.train_dataloader():
         assert len(batch.indices) * (batch.source.size(1) + batch.labels.size(1)) <= 20
     assert [len(batch.indices) for batch in seq2seq.val_dataloader()] == [2]
+
+
+def test_shards_beyond_the_number_of_inputs_have_no_batches(tmp_path: Path) -> None:
+    module, loaded = Recorder(), data(shards=4)
+    trainer(tmp_path).test(module, loaded, verbose=False)
+    assert sorted(index for batch in module.tested for index in batch) == [0, 1, 2]
+    assert [len(batch) for batch in module.tested] == [1, 1, 1]

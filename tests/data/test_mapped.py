@@ -1,11 +1,14 @@
 """Corpora in mapped files: equal to those in memory, and safe against whatever happens to the cache."""
 
 import errno
+import importlib
 import json
+import linecache
 import logging
 import multiprocessing
 import pickle
 import random
+import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -333,3 +336,37 @@ def test_batches_of_tokens_draw_parts_within_the_limit_and_resume(world: int) ->
         drawn += counts
     assert all(each == sizes[0] for each in sizes)
     assert drawn[:40].min() >= 5  # 15 of 30 are expected
+
+
+@pytest.mark.usefixtures("folder", "large")
+def test_code_of_a_tokenizer_from_outside_is_part_of_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(".")
+    code = """from attnlab.data.tokenization.train import whitespace
+def mine(texts, **_):
+    return whitespace(texts, max_size={})
+"""
+    sizes = []
+    for size in (2, 4):
+        Path("own_tokens.py").write_text(code.format(size) + "#" * size, encoding="utf-8")  # another size
+        sys.modules.pop("own_tokens", None)
+        importlib.invalidate_caches()
+        linecache.clearcache()
+        config = compose_run(
+            ["data=pairs", "data.train=train.tsv", *VALIDATION, "tokenizer._target_=own_tokens.mine"]
+        )
+        sizes.append(build_vocabularies(config, build_corpus(config)).source.size)
+    assert sizes == [3 + 1 + 2, 3 + 1 + 4]
+
+
+@pytest.mark.usefixtures("folder", "large")
+def test_warnings_are_those_of_the_validation_texts_at_hand(caplog: pytest.LogCaptureFixture) -> None:
+    forms = {"composed": "\u00e9", "decomposed": "e\u0301"}
+    for name in ("composed", "decomposed", "composed"):
+        Path("plain.tsv").write_text("a\tZ\n" * 30 + "\u00e9\tY\n", encoding="utf-8")
+        Path(f"{name}.tsv").write_text(f"{forms[name]}\tZ\n", encoding="utf-8")
+        caplog.clear()
+        config = compose_run(
+            ["data=pairs", "data.train=plain.tsv", f"data.val={name}.tsv", "data.test_fraction=0"]
+        )
+        build_vocabularies(config, build_corpus(config))
+        assert ("composed and decomposed" in caplog.text) is (name == "decomposed")

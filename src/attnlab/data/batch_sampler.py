@@ -178,8 +178,8 @@ class EvaluationBatchSampler(FixedBatches):
     """Batches of one process for evaluation: sorted by length, every pair exactly once over all processes.
 
     Sums over processes are exact, because no pair is repeated. The pairs of one input are in one batch. The
-    batches are dealt to `count` shards in turn, the same number to each. They depend on `count`, but not on
-    which process has which shards.
+    batches are dealt to `count` shards in turn, the same number to each, or one to each of the first shards
+    if there are fewer inputs. They depend on `count`, but not on which process has which shards.
 
     Args:
         lengths: S of each pair, [N].
@@ -194,7 +194,8 @@ class EvaluationBatchSampler(FixedBatches):
     ) -> None:
         first, numbers, pairs = np.unique(inputs, return_inverse=True, return_counts=True)
         order = np.argsort(lengths[first], kind="stable")
-        ends = np.cumsum(_even_batch_sizes(len(first), size=size, world=count))[:-1]
+        world = min(count, len(first))
+        ends = np.cumsum(_even_batch_sizes(len(first), size=size, world=world))[:-1]
         places = np.argsort(order)[numbers]  # of the input of each pair in the order
         batches = np.split(np.argsort(places, kind="stable"), np.cumsum(pairs[order])[ends - 1])
         super().__init__([batch.tolist() for number, batch in enumerate(batches) if number % count in shards])

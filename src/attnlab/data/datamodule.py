@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 from lightning.pytorch import LightningDataModule, Trainer
 from torch.utils.data import DataLoader, Sampler
@@ -121,7 +122,7 @@ class Seq2SeqData(LightningDataModule):
             with parallel_tokenizers() if store.folder else nullcontext():
                 encode(pairs, self.vocabularies, name=name, store=store, **options)
 
-        key = {"split": split, **options, "vocabularies": [side.to_json() for side in self.vocabularies]}
+        key = {"split": split, **options, "vocabularies": [side.digest for side in self.vocabularies]}
         store = computed(pairs, key, compute, noun=f"the token ids of the {name} data")
         self._examples[split] = examples = Examples.of(store, with_copy_ids=self._with_copy_ids)
         examples.pairs, examples.name = pairs, name
@@ -147,7 +148,8 @@ class Seq2SeqData(LightningDataModule):
             self.examples(split)
 
     def teardown(self, stage: str) -> None:
-        """Restore the setting of the Trainer that `setup` changed."""
+        """Restore the setting of the Trainer that `setup` changed, and forget the position."""
+        self._started_batches = 0
         connector = getattr(self.trainer, "_accelerator_connector", None)
         if connector is not None:
             connector.use_distributed_sampler = self._distributed_sampler
@@ -181,6 +183,12 @@ class Seq2SeqData(LightningDataModule):
         examples = self.examples(split)
         rank, world = self._rank_and_world()
         count = self._shards or world
+        inputs = len(np.unique(examples.inputs))
+        if inputs <= shards_of(world - 1, world, count).start:
+            raise UserError(
+                f"the {examples.name} data has {inputs} inputs, too few for {world} processes: lower "
+                "trainer.devices, or give more data"
+            )
         sampler = EvaluationBatchSampler(
             examples.source_lengths,
             examples.inputs,

@@ -27,7 +27,7 @@ def describe(corpus: Corpus, vocabularies: Vocabularies) -> dict[str, Any]:
     return {
         "files": {str(path): file_digest(path) for path in corpus.files},
         "splits": {
-            name: {"pairs": len(pairs), "sha256": _pairs_digest(pairs)}
+            name: {"pairs": len(pairs), "sha256": pairs_digest(pairs)}
             for name, pairs in corpus.splits.items()
         },
         "vocabularies": {
@@ -72,9 +72,7 @@ def source_hashes(pairs: Sequence[Pair], tokenizer: Tokenizer) -> NDArray[np.int
         hashes.sort()  # in place: `np.unique` needs more memory
         store.append("sources", hashes[np.append(True, hashes[1:] != hashes[:-1])])
 
-    store = computed(
-        pairs, {"sources": tokenizer.to_json()}, compute, noun="the hashes of the training sources"
-    )
+    store = computed(pairs, {"sources": tokenizer.digest}, compute, noun="the hashes of the training sources")
     return store.array("sources", writable=True)
 
 
@@ -104,7 +102,7 @@ def _source_hashes(pairs: Sequence[Pair], tokenizer: Tokenizer) -> NDArray[np.in
     return hash_texts(map(tokenizer.normalise, sources), len(pairs))
 
 
-def _pairs_digest(pairs: Sequence[Pair]) -> str:
+def pairs_digest(pairs: Sequence[Pair]) -> str:
     """Return the digest of everything in the pairs except their post-processing and their origin."""
 
     def compute(store: Store) -> None:

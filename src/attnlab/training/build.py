@@ -17,6 +17,7 @@ from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
 
 from attnlab.config.construct import accepted, construct, constructor, report_errors, section
+from attnlab.data import digests
 from attnlab.data.corpus import Corpus, Pair, Preparation
 from attnlab.data.examples import Examples, encode
 from attnlab.data.features import feature_ids, pair_with_features
@@ -96,8 +97,15 @@ def build_vocabularies(config: DictConfig, corpus: Corpus) -> Vocabularies:
             sides = json.dumps([tokenizer.to_json() for tokenizer in train()])
         store.append("sides", np.frombuffer(sides.encode(), np.uint8))
 
-    settings = {name: OmegaConf.to_container(config, resolve=True).get(name) for name in TOKENIZERS}  # type: ignore[union-attr]
-    store = computed(corpus.train, settings, compute, noun="the vocabularies")
+    from attnlab.training.own_parts import describe_code  # imports Lightning
+
+    values: Any = OmegaConf.to_container(config, resolve=True)
+    settings = {name: values.get(name) for name in TOKENIZERS}
+    code = describe_code(OmegaConf.create(settings)).get("parts")
+    # The warnings that are kept with the vocabularies are of all splits
+    others = [digests.pairs_digest(pairs) for name, pairs in corpus.splits.items() if name != "train"]
+    key = {**settings, "code": code, "others": others}
+    store = computed(corpus.train, key, compute, noun="the vocabularies")
     source, *other = map(Tokenizer.from_json, json.loads(store.array("sides").tobytes()))
     return Vocabularies(source, source if config.shared_vocabulary else other[0])
 

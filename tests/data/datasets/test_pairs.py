@@ -333,3 +333,35 @@ def test_patterns_of_aligned_files_match_prefixes(write, tmp_path):
         train=f"{tmp_path}/*", languages=["de", "en"], val=f"{tmp_path}/one", test=f"{tmp_path}/two"
     )
     assert corpus.train == EXPECTED
+
+
+def test_a_prefix_of_aligned_files_may_have_brackets(write, tmp_path):
+    for name in ("text[1]", "text1"):
+        for ending, side in (("de", 0), ("en", 1)):
+            write("\n".join(f"{name} {row.split(chr(9))[side]}" for row in ROWS), f"{name}.{ending}")
+    corpus = load(path=f"{tmp_path}/text[1]", languages=["de", "en"])
+    assert {pair.source.split()[0] for pair in all_pairs(corpus)} == {"text[1]"}
+
+
+@pytest.mark.parametrize("name", ["text.jsonl", "text"])
+def test_features_need_a_table(write, tmp_path, name):
+    for ending in ("", ".de", ".en"):
+        write('{"de": "a", "en": "b"}\n' * 10, name + ending)
+    with pytest.raises(UserError, match=r"data\.features_column needs a table"):
+        load(path=f"{tmp_path}/{name}", languages=["de", "en"], features_column=2)
+
+
+def test_keys_that_are_not_read_are_named_once(write, caplog):
+    rows = [f'{{"source": "a {number}", "note": "x", "target": "b"}}\n' for number in range(10)]
+    path = write("".join(rows), "text.jsonl")
+    with caplog.at_level("INFO"):
+        load(path=str(path))
+    assert [message for message in caplog.messages if "not read" in message] == [
+        f"{path}, line 1: the key 'note' is not read"
+    ]
+
+
+def test_a_number_that_python_refuses_is_named_by_its_line(write):
+    path = write('{"source": "a", "target": "b"}\n' * 9 + '{"source": ' + "1" * 5000 + "}", "text.jsonl")
+    with pytest.raises(UserError, match=r"text\.jsonl, line 10: not valid JSON"):
+        load(path=str(path))

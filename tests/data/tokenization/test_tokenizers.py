@@ -440,3 +440,12 @@ def test_automatic_normalization_reads_hangul_as_letters(
     for texts in (["a", "\u1100ー"], ["a", "각", "é"], []):  # no syllable, few, no text
         assert train(texts, normalization="auto").normalise("e\u0301") == "é"
     assert not caplog.text
+
+
+@pytest.mark.parametrize(
+    "train",
+    [characters, partial(words, normalization="auto"), partial(subwords, normalization="auto", max_size=20)],
+)
+def test_texts_of_an_iterator_are_read_more_than_once(train: Any) -> None:
+    texts = ["abc de", "de fg"]
+    assert train(iter(texts)).to_json() == train(texts).to_json()

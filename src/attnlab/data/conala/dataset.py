@@ -6,6 +6,7 @@ The archive also contains automatically mined pairs, which `data.path` can read.
 
 import hashlib
 import json
+import logging
 import re
 import sys
 import zipfile
@@ -27,6 +28,8 @@ from attnlab.data.splitting import split
 from attnlab.errors import UserError
 from attnlab.files.reading import SURROGATE, decode, read_text, split_lines
 from attnlab.settings import Count, FilePath, FolderPath, Fraction, PositiveFraction, Probability, Size
+
+log = logging.getLogger(__name__)
 
 URL = "http://www.phontron.com/download/conala-corpus-v1.1.zip"
 TRAIN_MEMBER = "conala-corpus/conala-train.json"
@@ -185,6 +188,12 @@ def load_conala(
             f"{path or url}: all {len(examples)} examples were dropped. Set data.keep_unrewritten=true, "
             "data.max_tokens=null or data.min_probability=0, or use another file"
         )
+
+    if left_out := len(examples) - len(kept):
+        settings = "data.keep_unrewritten, data.max_tokens and data.min_probability"
+        log.info("%d of the %d examples are left out by %s", left_out, len(examples), settings)
+    if held_out:
+        log.info("%d further examples are held out (data.held_out_fraction)", len(held_out))
 
     def prepare(examples: Sequence[Example]) -> list[Pair]:
         make = preparation or Pair

@@ -26,7 +26,7 @@ def load_hugging_face(
     train_split: str = "train",
     val_split: str | None = "validation",
     test_split: str | Mapping[str, str] | None = "test",
-    cache: FolderPath,
+    cache: FolderPath | None,
     limit: Size | None = None,
     val_fraction: Fraction = 0.1,
     test_fraction: Fraction = 0.1,
@@ -43,7 +43,8 @@ def load_hugging_face(
         train_split: name of the training split.
         val_split: name of the validation split; None to split it off.
         test_split: name of the test split, or of several by name; None to split it off.
-        cache: folder of downloaded files, and of those that more than 100,000 pairs are mapped from.
+        cache: folder of downloaded files, and of those that more than 100,000 pairs are mapped from; None for
+            the folder of the `datasets` library, and all pairs in memory.
         limit: number of training pairs to use; None for all.
         val_fraction: share of the pairs in a validation split that is split off.
         test_fraction: share of the pairs in a test split that is split off.
@@ -54,8 +55,8 @@ def load_hugging_face(
     names = [*columns] if isinstance(columns, Sequence) and not isinstance(columns, str) else []
     if len(set(names)) != 2 or len(names) != 2 or not all(isinstance(name, str) for name in names):
         raise UserError(f"data.columns={columns} must be the columns of source and target, such as [de,en]")
-    root, files = Path(cache).expanduser(), _files(Path(dataset).expanduser())
-    splits = _load(dataset, config, revision, root / "huggingface")
+    root, files = None if cache is None else Path(cache).expanduser(), _files(Path(dataset).expanduser())
+    splits = _load(dataset, config, revision, None if root is None else str(root / "huggingface"))
 
     def pairs(name: str, setting: str) -> Sequence[Pair]:
         if name not in splits:
@@ -89,7 +90,7 @@ def load_hugging_face(
     )
 
 
-def _load(dataset: str, config: str | None, revision: str | None, cache: Path) -> Mapping[str, Any]:
+def _load(dataset: str, config: str | None, revision: str | None, cache: str | None) -> Mapping[str, Any]:
     with needs("huggingface", "data=huggingface needs the datasets library"):
         import datasets
     datasets.disable_progress_bars()
@@ -98,7 +99,7 @@ def _load(dataset: str, config: str | None, revision: str | None, cache: Path) -
         loaded = (
             datasets.load_from_disk(str(folder))
             if _is_saved(folder)
-            else datasets.load_dataset(dataset, config, revision=revision, cache_dir=str(cache))
+            else datasets.load_dataset(dataset, config, revision=revision, cache_dir=cache)
         )
     except Exception as error:  # the library raises errors of many packages
         reason = " ".join(str(error).split())

@@ -50,6 +50,7 @@ class Part(NamedTuple):
 
     files: Sequence[NamedFile]
     parse: Callable[[Fields, Origin], Texts]  # returns the texts of a line
+    log_first: Callable[[str, Origin], None] | None = None  # logs how the first line is read
     is_table: bool = False
     covered: bool = False  # whether targets are empty
     unit: str = "line"
@@ -193,18 +194,46 @@ class Layout:
             prefixed = [f"{location}.{language}" for language in self.languages]
             existing = [next(filter(exists, (path, f"{path}.gz")), None) for path in prefixed]
             if any(existing) or not exists(location):
+                self._refuse_features(setting, location)
                 paths = [there or path for there, path in zip(existing, prefixed, strict=True)]
                 return Part([(setting, path) for path in paths], lambda texts, _: (texts[0], [texts[1]]))
         files = [(setting, location)]
-        if location.endswith(arrow_files.SUFFIXES):
-            return Part(files, self._parse_json, unit="row")
-        if location.removesuffix(".gz").endswith(JSON_SUFFIXES):
-            return Part(files, self._parse_json)
+        is_arrow = location.endswith(arrow_files.SUFFIXES)
+        if is_arrow or location.removesuffix(".gz").endswith(JSON_SUFFIXES):
+            self._refuse_features(setting, location)
+            return Part(files, self._parse_json, self._log_first_object, unit="row" if is_arrow else "line")
         covered = may_be_covered and self._is_covered(read_lines(location, setting=setting))
         if covered and not quiet:
             log.info("%s: %s has no targets: outputs are written, and not scored", setting, location)
         parse = partial(self._parse_row, covered=covered)
-        return Part(files, parse, is_table=True, covered=covered)
+        return Part(files, parse, self._log_first_row, is_table=True, covered=covered)
+
+    def _refuse_features(self, setting: str, location: str) -> None:
+        if self.features:
+            raise UserError(
+                f"{setting}={location}: data.features_column needs a table: write source, features and "
+                "target in columns separated by tabs"
+            )
+
+    def _log_first_row(self, row: str, origin: Origin) -> None:
+        """Log the header, or how the columns of the first row are read."""
+        cells = row.split("\t")
+        if self.header:
+            log.info("%s: %s is the header", origin, ", ".join(map(repr, cells)))
+            return
+        used = [cells[column][:50] for column in self.columns if column < len(cells)]
+        log.info("%s is read as the first pair: %s", origin, ", ".join(map(repr, used)))
+        for column, cell in enumerate(cells):
+            if column not in self.columns:
+                log.info("%s: column %d is not read (%r)", origin, column, cell[:50])
+
+    def _log_first_object(self, row: str, origin: Origin) -> None:
+        """Log the keys of the first object that are not read."""
+        with suppress(ValueError, RecursionError):  # `_parse_json` reports it
+            record = json.loads(row)
+            record = record.get("translation", record) if isinstance(record, dict) else ()
+            for key in [each for each in record if each not in (self.languages or ("source", "target"))]:
+                log.info("%s: the key %r is not read", origin, key)
 
     def _is_covered(self, lines: Iterator[str]) -> bool:
         """Return whether no row of a table has a target."""
@@ -248,7 +277,7 @@ class Layout:
         """Return the texts of an object `{"de": …, "en": …}`, or the same under the key "translation"."""
         try:
             record = json.loads(texts[0])
-        except (json.JSONDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{origin}: not valid JSON ({error}). Write one JSON object per line") from error
         if isinstance(record, dict) and isinstance(record.get("translation"), dict):
             record = record["translation"]
@@ -296,10 +325,10 @@ def _read_part(
         origin = Origin(name, number, part.unit)
         if first_row is None:
             first_row = number
-            if part.is_table:
-                _log_first_row(texts[0].split("\t"), layout, origin)
-                if layout.header:
-                    continue
+            if part.log_first is not None:
+                part.log_first(texts[0], origin)
+            if part.is_table and layout.header:
+                continue
         try:
             source, targets = part.parse(texts, origin)
             if not source.strip() or not (part.covered or all(map(str.strip, targets))):
@@ -339,25 +368,13 @@ def _read_part(
         log.warning("%s: %s", name, note.format(count_lines("line", numbers)))
 
 
-def _log_first_row(cells: list[str], table: Layout, origin: Origin) -> None:
-    """Log the header, or how the columns of the first row are read."""
-    if table.header:
-        log.info("%s: %s is the header", origin, ", ".join(map(repr, cells)))
-        return
-    used = [cells[column][:50] for column in table.columns if column < len(cells)]
-    log.info("%s is read as the first pair: %s", origin, ", ".join(map(repr, used)))
-    for column, cell in enumerate(cells):
-        if column not in table.columns:
-            log.info("%s: column %d is not read (%r)", origin, column, cell[:50])
-
-
 def _expand(location: Any, layout: Layout, setting: str) -> list[str]:
     """Return the paths, or the prefixes of aligned files, that match a pattern, in alphabetical order."""
     if not isinstance(location, str) or not location:
         raise UserError(f"{setting}={location} must be the path of a file")
-    if not PATTERN.search(location) or exists(location):
-        return [location]
     endings = [f".{layout.languages[0]}", f".{layout.languages[0]}.gz"] if layout.languages else []
+    if not PATTERN.search(location) or any(exists(f"{location}{ending}") for ending in ("", *endings)):
+        return [location]
 
     def matches(ending: str) -> set[str]:
         with suppress(OSError, RuntimeError, ValueError):  # not a valid path

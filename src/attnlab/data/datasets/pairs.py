@@ -149,6 +149,7 @@ def _draws(
     sizes = [sum(counts.get(next(names), 0) for _ in files) for files in corpora.values()]
     given = [size ** (1 / (temperature or 1)) for size in sizes]
     if weights is not None:
+        weights = {str(name): weight for name, weight in weights.items()}
         given = [weights.get(name) for name in corpora]
         is_valid = all(type(weight) in (int, float) and 0 < weight < math.inf for weight in given)
         if not is_valid or len(weights) > len(corpora):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -169,6 +171,11 @@ class Tokenizer:
         """Return the complete tokenizer as JSON."""
         return self._pipeline.to_str()
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that the ids of a text depend on."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
     @classmethod
     def from_json(cls, text: str) -> Tokenizer:
         """Return the tokenizer of a `to_json` text. The module of a custom class must have been imported."""
@@ -262,6 +269,11 @@ class PresplitTokenizer(Tokenizer):
 
     def to_json(self) -> str:
         return json.dumps({self.KEY: super().to_json()})
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all that the ids of a text depend on, with the code of `module`."""
+        return hashlib.sha256(f"{self.to_json()}{inspect.getsource(self.module)}".encode()).hexdigest()
 
     def _encodings(self, texts: Sequence[str]) -> list[Encoding]:
         pieces = [self.pieces(text) for text in texts]

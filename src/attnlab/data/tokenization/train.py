@@ -109,6 +109,7 @@ def characters(texts: Iterable[str], *, graphemes: bool = False, **settings: Unp
     Args:
         graphemes: extended grapheme clusters (a letter with its combining marks) instead of code points.
     """
+    texts = _repeatable(texts)
     character = r"\X" if graphemes else "(?m:.)"  # m: the dot also matches a newline
     if any(re.search(FEATURE, text) for text in texts):
         character = f"{FEATURE}|{character}"
@@ -127,6 +128,7 @@ def subwords(texts: Iterable[str], *, max_size: Size = 4000, **settings: Unpack[
     Args:
         max_size: vocabulary size without special tokens.
     """
+    texts = _repeatable(texts)
     pipeline = _pipeline(pre_tokenizers.Metaspace(), decoders.Metaspace(), texts=texts, **settings)
     pipeline.model = _train_bpe(texts, pipeline, max_size=max_size)
     return Tokenizer(pipeline)
@@ -147,6 +149,11 @@ def symbols(texts: Iterable[str], *, count: Size) -> Tokenizer:
     vocabulary = {token: id for id, token in enumerate([*numbers, *sorted(signs)])}
     pipeline.model = models.WordLevel(vocabulary, UNKNOWN)
     return Tokenizer(pipeline)
+
+
+def _repeatable(texts: Iterable[str]) -> Iterable[str]:
+    """Return texts that can be read more than once: those of an iterator as a list."""
+    return list(texts) if iter(texts) is texts else texts
 
 
 def _pipeline(
@@ -185,6 +192,7 @@ def train_pieces(
 
     The library's own trainer gives a piece spelled `<unk>` two ids, one of them without a token.
     """
+    texts = _repeatable(texts)
     untrained = _pipeline(*parts, texts=texts, **settings)
     tokenizer = kind(untrained)
     counts = Counter(chain.from_iterable(map(tokenizer.pieces, texts)))
