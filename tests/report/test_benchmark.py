@@ -108,15 +108,29 @@ def test_a_score_that_does_not_follow_from_its_counts_is_refused(tmp_path: Path)
 
 @pytest.mark.parametrize(
     ("damage", "message"),
-    [("missing", r"results\.npz: no such file"), ("short", "are not results of attnlab benchmark")],
+    [
+        ("missing", r"results\.npz: no such file"),
+        ("short", "are not results of attnlab benchmark"),
+        ("cut off", "are not results of attnlab benchmark"),
+        ("empty", "are not results of attnlab benchmark"),
+        ("flat", "with 2 axes"),
+        ("fewer rows", "rows are missing"),
+        ("no rows", "rows are missing"),
+    ],
 )
 def test_files_that_do_not_belong_together_are_refused(tmp_path: Path, damage: str, message: str) -> None:
     path = tmp_path / "results.csv"
     write(Results(two_tasks()), path)
+    counts, lines = path.with_suffix(".npz"), path.read_text().splitlines(keepends=True)
     if damage == "missing":
-        path.with_suffix(".npz").unlink()
+        counts.unlink()
+    elif damage in ("cut off", "empty"):
+        counts.write_bytes(counts.read_bytes()[: 50 if damage == "cut off" else 0])
+    elif damage in ("fewer rows", "no rows"):
+        path.write_text("".join(lines[:-1] if damage == "fewer rows" else lines[:1]))
     else:
-        np.savez(path.with_suffix(".npz"), **{"sort/test": np.zeros((5, 4, 2), np.uint8)})
+        shape = (5, 4) if damage == "flat" else (5, 4, 2)
+        np.savez(counts, **{"sort/test": np.zeros(shape, np.uint8)})
     with pytest.raises(UserError, match=message):
         read(path)
 

@@ -1,5 +1,6 @@
 """Tables of the errors of words, worked out by hand."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,11 @@ import pytest
 from attnlab.files.predictions import Prediction, write_predictions
 from attnlab.files.run_directory import Run
 from attnlab.metrics.errors import Errors
-from attnlab.report.collect import collect
+from attnlab.report.collect import collect, load_predictions
 from attnlab.report.errors import error_figures, error_tables, errors_of_words, write_errors
 from attnlab.report.explorer import gather_sentences
-from attnlab.report.figures import styles_of
+from attnlab.report.figures import draw_figures, styles_of
+from attnlab.report.files import save
 from run_files import with_result, write_run
 
 CHARACTERS = {"_target_": "attnlab.data.tokenization.train.characters"}
@@ -118,3 +120,35 @@ def test_a_token_that_looks_like_a_missing_one_is_drawn(tmp_path: Path) -> None:
     edits, _ = error_figures(errors_of_words(study), styles_of(study))
     assert [text.get_text() for text in edits.figure.axes[0].get_yticklabels()] == ["p > ∅"]
     assert [*edits.figure.axes[0].lines[0].get_xdata()] == [2]
+
+
+def test_equal_outputs_keep_the_confidence_of_their_own_seed(tmp_path: Path) -> None:
+    settings = {"tokenizer": CHARACTERS, "target_tokenizer": PHONES}
+    for seed, confidence in enumerate((0.9, 0.1)):
+        run = write_words(tmp_path, "dot", seed, ["x q", "r s", "t"], **settings)
+        for path in (run.attention, run.predictions / "test.jsonl"):
+            stored = [replace(each, p_beam=confidence, log_p=-1.0) for each in load_predictions(path)]
+            write_predictions(path, stored, weights="pack")
+    wrong = errors_of_words(collect([tmp_path]))["dot"].wrong
+    assert wrong["confidence"].tolist() == [0.9, 0.1]
+
+
+def test_texts_of_the_files_do_not_run_as_formulas(tmp_path: Path) -> None:
+    settings = {"tokenizer": CHARACTERS, "target_tokenizer": PHONES}
+    write_words(tmp_path, "dot", 0, ["=1+1", "r s", "t"], **settings)
+    write_errors(errors_of_words(collect([tmp_path])), tmp_path / "errors")
+    assert pd.read_csv(tmp_path / "errors" / "wrong.csv")["output"].tolist() == ["'=1+1"]
+
+
+def test_edits_in_any_script_are_drawn(tmp_path: Path) -> None:
+    settings = {"tokenizer": CHARACTERS, "target_tokenizer": PHONES}
+    write_words(tmp_path, "नमस्ते", 0, ["कि q", "r \U0003fffd", "t"], **settings)
+    study = collect([tmp_path])
+    figures = [
+        *error_figures(errors_of_words(study), styles_of(study)),
+        *draw_figures(study, styles_of(study)),
+    ]
+    for each in figures:
+        save(each.figure, tmp_path / f"{each.name}.svg")  # a glyph that is missing would be a warning
+    labels = [text.get_text() for text in figures[0].figure.axes[0].get_yticklabels()]
+    assert sorted(labels) == ["p > कि", "s > U+3FFFD"]

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from attnlab.files.table_file import escape_formula
 from attnlab.report.collect import collect
 from attnlab.report.comparison import compare
 from attnlab.report.record import RunRecord
-from attnlab.report.results_file import escape_formula
 from attnlab.report.statistics import estimate
 from attnlab.report.study_tables import (
     build_tables,

@@ -9,6 +9,7 @@ import pandas as pd
 from rapidfuzz.distance import Levenshtein
 
 from attnlab.files.predictions import Prediction
+from attnlab.files.table_file import format_csv
 from attnlab.files.writing import write_atomically
 from attnlab.metrics.text import edit_distance
 from attnlab.metrics.text.exact_match import has_equal_words
@@ -53,7 +54,7 @@ class Errors(NamedTuple):
     def write(self, folder: Path) -> None:
         """Write a CSV file for each table."""
         for name, table in self._asdict().items():
-            write_atomically(folder / f"{name}.csv", table.to_csv(index=False))
+            write_atomically(folder / f"{name}.csv", format_csv(table))
 
 
 def find_errors(

@@ -7,16 +7,16 @@ import matplotlib as mpl
 import pandas as pd
 
 from attnlab.files.predictions import Prediction
+from attnlab.files.table_file import format_csv
 from attnlab.files.writing import write_atomically
 from attnlab.metrics import registry
 from attnlab.metrics.errors import VISIBLE, Errors, find_errors, groups_of
 from attnlab.report.explorer import kept_attention, target_split
-from attnlab.report.figures import MAX_NAME, ROW_HEIGHT, StudyFigure, Styles, new_figure
+from attnlab.report.figures import ROW_HEIGHT, StudyFigure, Styles, label_ticks, new_figure
 from attnlab.report.files import fix_layout
 from attnlab.report.study import Study
 from attnlab.report.style import STYLE_SHEET
 from attnlab.report.tables import MISSING, Table
-from attnlab.report.text import truncate
 
 SHOWN = 10  # Rows of a variant in the tables of confusions and of wrong outputs
 
@@ -42,14 +42,16 @@ def errors_of_words(study: Study) -> dict[str, Errors]:
     split = registry.split(study.metrics[0]) if study.metrics else ""
     for variant, runs in study.by_variant().items():
         tokenize = target_split(runs[0])
-        decoded = [(run, each) for run in runs for each in run.predictions.get(split, []) if each.references]
-        if tokenize is None or not decoded:
-            continue
-        kept = {_key(each): each for _, stored in kept_attention(runs) for each in stored}
-        outputs = [kept.get(_key(each), each) for _, each in decoded]
-        seen = [each.index in run.seen[split] if split in run.seen else None for run, each in decoded]
-        lengths = (len(each.columns[0]) for each in outputs)
-        found[variant] = find_errors(outputs, tokenize, groups_of(outputs, lengths, seen))
+        outputs: list[Prediction] = []
+        seen: list[bool | None] = []
+        for run in runs if tokenize is not None else ():
+            kept = {_key(each): each for _, stored in kept_attention([run]) for each in stored}
+            decoded = [each for each in run.predictions.get(split, []) if each.references]
+            outputs += [kept.get(_key(each), each) for each in decoded]
+            seen += [each.index in run.seen[split] if split in run.seen else None for each in decoded]
+        if tokenize is not None and outputs:
+            lengths = (len(each.columns[0]) for each in outputs)
+            found[variant] = find_errors(outputs, tokenize, groups_of(outputs, lengths, seen))
     return found
 
 
@@ -63,7 +65,7 @@ def write_errors(errors: Mapping[str, Errors], folder: Path) -> None:
         table = pd.concat(
             {variant: getattr(each, name) for variant, each in errors.items()}, names=["variant"]
         )
-        write_atomically(folder / f"{name}.csv", table.reset_index("variant").to_csv(index=False))
+        write_atomically(folder / f"{name}.csv", format_csv(table.reset_index("variant")))
 
 
 def error_tables(errors: Mapping[str, Errors]) -> list[Table]:
@@ -126,7 +128,7 @@ def error_figures(errors: Mapping[str, Errors], styles: Styles) -> list[StudyFig
             for variant, column in pd.DataFrame(values).reindex(rows).items():
                 style = styles[str(variant)]
                 axes.plot(column, range(len(rows)), style.marker, color=style.colour, clip_on=False)
-            axes.set_yticks(range(len(rows)), labels=[truncate(row, MAX_NAME) for row in rows])
+            label_ticks(axes.yaxis, rows)
             axes.set_ylim(len(rows) - 0.4, -0.6)
             axes.set_xlim(0, 100 if name == "groups" else None)
             axes.set_xlabel(label)

@@ -16,6 +16,7 @@ import matplotlib as mpl
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
@@ -28,7 +29,7 @@ from attnlab.report.record import RunRecord
 from attnlab.report.statistics import estimate
 from attnlab.report.study import Study, noun_of, scores_of
 from attnlab.report.style import INK, MUTED, RULE, STYLE_SHEET, VariantStyle, variant_styles
-from attnlab.report.text import truncate
+from attnlab.report.text import LabelFonts, truncate
 from attnlab.report.variants import SEPARATOR, sort_key
 
 Styles = Mapping[str, VariantStyle]
@@ -106,7 +107,7 @@ def _final_scores(study: Study, groups: Groups, styles: Styles) -> Iterator[Stud
                 None if mean.low is None or mean.high is None else _error_bar(mean.mean, mean.low, mean.high)
             )
             axes.errorbar(mean.mean, row, xerr=spread, fmt=style.marker, markersize=6, capsize=2.4, **options)
-        axes.set_yticks(range(len(groups)), labels=[truncate(variant, MAX_NAME) for variant in groups])
+        label_ticks(axes.yaxis, groups)
         axes.set_ylim(len(groups) - 0.4, -0.6)
         axes.grid(visible=False, axis="y")
         left, right = axes.get_xlim()
@@ -152,7 +153,7 @@ def _scores_by_data(study: Study, styles: Styles) -> Iterator[StudyFigure]:
                 )
         if not axes.has_data():
             continue
-        axes.set_xticks(range(len(ticks)), labels=[truncate(tick, MAX_NAME) for tick in ticks])
+        label_ticks(axes.xaxis, ticks)
         if max(map(len, ticks)) * len(ticks) > 40:
             axes.tick_params(axis="x", labelrotation=45, labelrotation_mode="xtick")
         axes.set_xlim(-0.5, len(ticks) - 0.5)
@@ -166,6 +167,14 @@ def _scores_by_data(study: Study, styles: Styles) -> Iterator[StudyFigure]:
             names=[*study.models] if len(study.models) > 1 else [],
             dashed=in_order,
         )
+
+
+def label_ticks(axis: Axis, names: Iterable[str]) -> None:
+    """Put a tick with its name at 0, 1, …, in fonts that have its characters."""
+    labels = [truncate(name, MAX_NAME) for name in names]
+    fonts = LabelFonts(labels)
+    axis.set_ticks(range(len(labels)), labels=[*map(fonts.drawable, labels)])
+    fonts.apply(*axis.get_ticklabels())
 
 
 def _scores(runs: Sequence[RunRecord], metric: Metric) -> list[float]:
@@ -325,21 +334,23 @@ def write_figures(figures: Sequence[StudyFigure], styles: Styles, folder: Path) 
 
 def _add_legend(figure: Figure, styles: Styles, *, dashed: bool) -> None:
     names = [truncate(name, MAX_NAME) for name in styles]
+    fonts = LabelFonts(names)
     width = LEGEND_HANDLE + LEGEND_CHARACTER * max(map(len, names))
     handles = [
         Line2D([], [], color=style.colour, marker=style.marker, markersize=4.5, linestyle=line)
         for style in styles.values()
         for line in [style.dash if dashed else "none"]
     ]
-    figure.legend(
+    legend = figure.legend(
         handles,
-        names,
+        [*map(fonts.drawable, names)],
         loc="upper center",
         bbox_to_anchor=(0.5, 0),
         ncols=max(1, int(SIZE[0] / width)),
         columnspacing=1.2,
         handlelength=2.4 if dashed else 1,
     )
+    fonts.apply(*legend.get_texts())
 
 
 def css_colour(style: VariantStyle) -> str:

@@ -66,13 +66,14 @@ def score_interval(score: SentenceCounts, counts: Sequence[Counts]) -> tuple[flo
 def interval_over_sentences(runs: Sequence[RunRecord], metric: str) -> tuple[float, float] | None:
     """Return the 95 % bootstrap interval of a metric of a variant, over the sentences of its runs together.
 
-    The runs with outputs for the test set of the first one are used; without outputs, the interval that
-    results.csv has. There is none for metrics without counts of sentences, or with different tokenizers.
+    The runs with outputs for the test set of the first ones with outputs are used; without outputs, the
+    interval that results.csv has. There is none for metrics without counts of sentences, or with different
+    tokenizers.
     """
     scored = [run for run in runs if run.score(metric) is not None]
     tokenizers = {run.tokenizer(metric) for run in scored}
     score = registry.metric(metric).sentence_counts(tokenizers.pop()) if len(tokenizers) == 1 else None
-    decoded = [run.predictions.get(registry.split(metric), []) for run in scored]
+    decoded = [outputs for run in scored if (outputs := run.predictions.get(registry.split(metric)))]
     same = [outputs for outputs in decoded if sentences_of(outputs) == sentences_of(decoded[0])]
     if score is None or not same or len(same[0]) < 2:
         return next((run.over_sentences[metric] for run in runs if metric in run.over_sentences), None)

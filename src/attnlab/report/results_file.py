@@ -6,11 +6,11 @@ own, with the same values in all lines of a variant.
 
 import csv
 import io
-import re
 from pathlib import Path
 from typing import Any
 
 from attnlab.errors import UserError
+from attnlab.files.table_file import escape_formula, unescape_formula
 from attnlab.report.record import RunRecord
 from attnlab.report.resampling import interval_over_sentences
 from attnlab.report.study import Study
@@ -21,9 +21,6 @@ COSTS = {name: name for name in ("parameters", "steps", *TIMES)} | {"peak_memory
 
 LOW, HIGH = " over sentences, low", " over sentences, high"
 """Ends of the names of the columns with the ends of intervals over sentences."""
-
-FORMULA = re.compile(r"'*[=+\-@\t\r]")
-"""Start of a text that a spreadsheet runs as a formula, or of one that is escaped already."""
 
 
 def format_results(study: Study) -> str:
@@ -54,11 +51,6 @@ def format_results(study: Study) -> str:
     return text.getvalue()
 
 
-def escape_formula(cell: object) -> object:
-    """Put a "'" before a text that a spreadsheet would run as a formula."""
-    return f"'{cell}" if isinstance(cell, str) and FORMULA.match(cell) else cell
-
-
 def read_results(path: Path) -> Study:
     """Read a file that `format_results` wrote; the study is named after its folder."""
     try:
@@ -73,10 +65,7 @@ def read_results(path: Path) -> Study:
 
 def _parse(row: dict[str, str], study: str) -> RunRecord:
     """Return the run of one line; names of metrics contain a slash."""
-    texts = {
-        name: cell[1:] if cell.startswith("'") and FORMULA.match(cell[1:]) else cell
-        for name, cell in row.items()
-    }
+    texts = {name: unescape_formula(cell) for name, cell in row.items()}
     values = {name: float(cell) for name, cell in row.items() if "/" in name and cell}
     numbers = {name: float(row[column]) if row[column] else None for column, name in COSTS.items()}
     costs: dict[str, Any] = {

@@ -12,9 +12,9 @@ import pandas as pd
 from rich.table import Table as TerminalTable
 from rich.text import Text
 
+from attnlab.files.table_file import format_csv
 from attnlab.files.terminal import escape_control_characters
 from attnlab.metrics import registry
-from attnlab.report.results_file import escape_formula
 from attnlab.report.statistics import Estimate
 
 MISSING = "–"
@@ -59,11 +59,7 @@ class Table:
 
     def csv(self) -> str:
         """Return CSV with unrounded values; the ends of intervals are separate columns."""
-        frame = self.values.reset_index().rename(columns=escape_formula)
-        for name in frame.columns[: self.values.index.nlevels]:
-            frame[name] = frame[name].map(escape_formula)
-        text: str = frame.to_csv(index=False, lineterminator="\n")
-        return text
+        return format_csv(self.values.reset_index())
 
     def markdown(self) -> str:
         """Return a Markdown table, followed by the notes; see `markdown`."""

@@ -15,6 +15,7 @@ import io
 import sys
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -35,6 +36,7 @@ FILES = STORED.with_suffix(".txt")  # Registry of pooch with the files of the ta
 
 SUITE = "benchmark_v1"
 REFERENCE = "additive"
+DAMAGES = (zipfile.BadZipFile, zlib.error)  # What reading a damaged .npz file raises besides other errors
 SAME = ("test", "test/same", "test/held_out")
 """Test sets with the distribution of the training data; the others are shifted."""
 
@@ -212,10 +214,12 @@ def read(path: Path) -> Results:
     try:
         with path.open(newline="", encoding="utf-8") as file:
             rows = [*csv.DictReader(file)]
-        with np.load(counts, allow_pickle=False) as stored:
-            arrays = {name: iter(stored[name]) for name in stored.files}
+        with counts.open("rb") as content, np.load(content, allow_pickle=False) as stored:
+            arrays = {name: iter(_checked(stored[name])) for name in stored.files}
         scores = [_parse(row, next(arrays[f"{row['task']}/{row['split']}"])) for row in rows]
-    except (OSError, KeyError, ValueError, TypeError, StopIteration) as error:
+        if not rows or any(next(rest, None) is not None for rest in arrays.values()):
+            raise ValueError("rows are missing")
+    except (*DAMAGES, OSError, EOFError, KeyError, ValueError, TypeError, StopIteration) as error:
         raise UserError(
             f"{path} and its .npz file are not results of attnlab benchmark: {error!r}"
         ) from error
@@ -227,6 +231,13 @@ def read(path: Path) -> Results:
                 f"{each.score}, its {len(each.counts)} inputs give {score}"
             )
     return Results(scores)
+
+
+def _checked(counts: NDArray[Any]) -> NDArray[Any]:
+    """Return counts [R, N, C] of R rows; raise `ValueError` for another array."""
+    if counts.ndim != 3 or counts.dtype.kind != "u":
+        raise ValueError(f"counts of type {counts.dtype} with {counts.ndim} axes")
+    return counts
 
 
 def stored_digest() -> str:
