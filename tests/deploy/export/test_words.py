@@ -39,3 +39,21 @@ def test_exports_read_features_like_predict(options: tuple[str, ...], tmp_path: 
     done = subprocess.run(program, input=bad + text, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == ["", "", "", "", *predicted]
     assert [line.split(": ")[1] for line in done.stderr.splitlines()] == [f"line {n}" for n in (1, 2, 3, 4)]
+
+
+@pytest.mark.slow
+def test_exports_read_rows_of_tables_like_predict(tmp_path: Path) -> None:
+    columns = ("data.source_column=2", "data.target_column=1")
+    texts = [
+        f"{number}\t{word}\t{word} {features}"
+        for number, (word, _, features) in enumerate(line.partition("\t") for line in LINES * 5)
+    ]
+    checkpoint = write_checkpoint(tmp_path, *columns, texts=texts)
+    attnlab("export", str(checkpoint), "--onnx", "onnx", folder=tmp_path)
+    rows = ["5\tat x\tat x N;ACC", "5\tat y N;ACC", "deve x V", "", "8\tdeve y\tev y V;PST\tmore"]
+    text = "".join(f"{row}\n" for row in rows)
+    predicted = attnlab("predict", str(checkpoint), folder=tmp_path, stdin=text).stdout
+    assert len({*predicted.splitlines()}) > 3
+    program = [sys.executable, str(tmp_path / "onnx" / "translate.py")]
+    done = subprocess.run(program, input=text, capture_output=True, text=True, check=True)
+    assert done.stdout == predicted

@@ -22,6 +22,7 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 
 from attnlab import __version__
+from attnlab.api.evaluation_data import layout_of
 from attnlab.data.tokenization.vocabularies import Vocabularies
 from attnlab.deploy.export.graphs import Graphs
 from attnlab.errors import UserError
@@ -78,7 +79,7 @@ def _write_files(
 
 def decoding_settings(config: DictConfig) -> dict[str, Any]:
     """Return the settings that the decoding loop needs."""
-    encoder = config.encoder
+    encoder, layout = config.encoder, layout_of(config)
     source_eos, limit = bool(config.batching.source_eos), config.batching.max_source_length
     return {
         "attnlab": __version__,
@@ -88,5 +89,6 @@ def decoding_settings(config: DictConfig) -> dict[str, Any]:
         "max_source_tokens": None if limit is None else limit - source_eos,
         "max_positions": encoder.max_positions if encoder.get("positions") == "learned" else None,
         "copies_source": copies_source(config),
-        "reads_features": config.data.get("features_column") is not None,
+        "columns": None if layout is None else [layout.source_column, *layout.features],
+        "target_column": None if layout is None else layout.target_column,
     }

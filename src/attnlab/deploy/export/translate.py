@@ -2,7 +2,8 @@
 
     python translate.py < sentences.txt
 
-A line of a network with features is TEXT<TAB>FEATURES.
+Of a network that was trained on tables, a line can be a row of such a table, with or without the target, or
+the text alone; with features, it is TEXT<TAB>FEATURES or such a row.
 
 Needs onnxruntime, numpy and tokenizers, and the files that `attnlab export` writes next to this one. The loop
 over the graphs is `Translator._decode`. B, S, T and V as in attnlab: sentences, source length, target length
@@ -57,7 +58,7 @@ class Translator:
 
     def read(self, line: str) -> Sentence:
         """Return a sentence; raise `ValueError` if it cannot be translated."""
-        text = _with_features(line) if self.config["reads_features"] else line
+        text = line if self.config["columns"] is None else self._read_row(line.split("\t"))
         cut, end = self.config["max_source_tokens"], [EOS] if self.config["source_eos"] else []
         ids, limit = self.source.encode(text)[:cut] + end, self.config["max_positions"]
         if limit is not None and len(ids) > limit:
@@ -72,6 +73,25 @@ class Translator:
             new[token] if (id := known[token]) is None else id for token in tokens
         ]  # PAD is never chosen
         return Sentence(ids, copied[:cut] + end, oov)
+
+    def _read_row(self, cells: list[str]) -> str:
+        """Return the text of a row, followed by its features if the network reads some."""
+        columns, target = self.config["columns"], self.config["target_column"]
+        if len(cells) <= len(columns):
+            columns = range(len(cells))
+        elif len(cells) <= max(*columns, target):  # there is no column of the target
+            columns = [column - (column > target) for column in columns]
+        if max(columns) >= len(cells):
+            raise ValueError(f"it has {len(cells)} columns, and column {max(columns)} (from 0) is read")
+        text: str = cells[columns[0]]
+        features = [cells[column] for column in columns[1:]]
+        if len(self.config["columns"]) == 1:
+            return text
+        if not features:
+            raise ValueError("expected TEXT<TAB>FEATURES; the features may be empty")
+        if not text.strip():
+            raise ValueError("the text is empty")
+        return _with_features(text, ";".join(features))
 
     def translate(self, sentences: Sequence[Sentence]) -> list[str]:
         """Decode sentences of `read` together; return their translations."""
@@ -141,15 +161,12 @@ class Text:
         return str(decoder.decode(tokens)) if decoder else " ".join(tokens)
 
 
-def _with_features(line: str) -> str:
-    """Return TEXT<TAB>FEATURES as the text followed by its features."""
-    text, *columns = line.split("\t")
-    if len(columns) != 1:
-        raise ValueError("expected TEXT<TAB>FEATURES; the features may be empty")
-    features = re.findall(r"[()]|[^;,()]+", "".join(columns[0].split()))
+def _with_features(text: str, column: str) -> str:
+    """Return a text followed by its features."""
+    features = re.findall(r"[()]|[^;,()]+", "".join(column.split()))
     depths = [*accumulate((each == "(") - (each == ")") for each in features)]
     if depths and (min(depths) < 0 or depths[-1]):
-        raise ValueError(f"the features {columns[0]!r} have a bracket without a counterpart")
+        raise ValueError(f"the features {column!r} have a bracket without a counterpart")
     return " ".join([text, *(f"⟨{each}⟩" for each in features)])
 
 
@@ -169,7 +186,8 @@ def main() -> int:
         for number, line in batch:
             try:
                 text = (line.removeprefix(codecs.BOM_UTF8) if number == 1 else line).decode().rstrip("\r\n")
-                sentences[number] = translator.read(text)
+                if text.strip() or translator.config["columns"] is None:  # tables can have empty lines
+                    sentences[number] = translator.read(text)
             except ValueError as error:  # also UnicodeDecodeError
                 print(f"translate.py: line {number}: {error}", file=sys.stderr)
                 failed = True
