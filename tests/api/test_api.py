@@ -227,6 +227,8 @@ def test_evaluate_returns_what_it_writes(trained: Run) -> None:
     (other,) = attnlab.evaluate([trained.directory, trained.best], ["search.beam_size=2"], split="val")
     assert (other.split, other.total_sentences) == ("val", 18)  # inputs of 20 pairs
     assert other.folder.parent == evaluation.folder.parent != other.folder
+    with pytest.raises(UserError, match="split='tset'"):
+        attnlab.evaluate(trained, split="tset")
 
 
 LATE = {"wandb", "tensorboard", "pandas", "onnx", "jinja2.environment", "attnlab.cli.bench"}

@@ -12,7 +12,7 @@ from lightning import Trainer
 from lightning.pytorch.callbacks import LambdaCallback
 from lightning.pytorch.loggers import CSVLogger
 from omegaconf import OmegaConf
-from torch.utils.data import Dataset
+from torch.utils.data import DataLoader, Dataset
 
 import attnlab
 from attnlab.config.options import CONF
@@ -185,3 +185,106 @@ def test_every_option_can_be_instantiated_in_a_notebook(choice: str) -> None:
     with initialize_config_module("attnlab.conf", version_base="1.3"):
         config = compose("train", overrides=[choice])
     assert callable(instantiate(config[group]))
+
+
+def test_validation_before_training_changes_nothing() -> None:
+    module, data = attnlab.build([*TINY, *SYNTHETIC])
+    Trainer(**OWN_TRAINER).validate(module, data, verbose=False)
+    Trainer(**OWN_TRAINER, max_epochs=1).fit(module, data)
+    untouched, data = attnlab.build([*TINY, *SYNTHETIC])
+    Trainer(**OWN_TRAINER, max_epochs=1).fit(untouched, data)
+    for name, value in untouched.state_dict().items():
+        assert value.equal(module.state_dict()[name]), name
+
+
+def test_a_network_that_predicted_is_trained_with_dropout() -> None:
+    module, data = attnlab.build([*TINY, *SYNTHETIC])
+    module.model()
+    modes: list[bool] = []
+    record = LambdaCallback(on_train_batch_start=lambda *given: modes.append(given[1].network.training))
+    Trainer(**OWN_TRAINER, max_epochs=1, callbacks=[record]).fit(module, data)
+    assert modes == [True] * 3
+
+
+def test_data_with_other_vocabularies_are_refused() -> None:
+    module, _ = attnlab.build(SIZES, train=TRAIN, val=VAL)
+    _, other = attnlab.build(SIZES, train=[*TRAIN, ("7 3", "3 7")], val=VAL)
+    with pytest.raises(attnlab.UserError, match=r"other vocabularies .*init\.from"):
+        Trainer(**OWN_TRAINER).validate(module, other, verbose=False)
+
+
+def test_a_second_training_with_the_data_of_a_resumed_one_starts_at_the_first_batch(tmp_path: Path) -> None:
+    module, data = attnlab.build([*TINY, *SYNTHETIC])
+    first = Trainer(**OWN_TRAINER, max_steps=1)
+    first.fit(module, data)
+    first.save_checkpoint(tmp_path / "middle.ckpt")
+    Trainer(**OWN_TRAINER, max_epochs=1).fit(module, data, ckpt_path=tmp_path / "middle.ckpt")
+    trainer = Trainer(**OWN_TRAINER, max_epochs=1)
+    trainer.fit(module, data)
+    assert trainer.global_step == 3
+
+
+def test_the_learning_rate_of_a_checkpoint_can_be_replaced(tmp_path: Path) -> None:
+    module, data = attnlab.build([*TINY, *SYNTHETIC])
+    trainer = Trainer(**OWN_TRAINER, max_epochs=1)
+    trainer.fit(module, data)
+    trainer.save_checkpoint(tmp_path / "a.ckpt")
+    assert attnlab.Seq2SeqModule.load_from_checkpoint(tmp_path / "a.ckpt", lr=0.25).lr == 0.25
+    with pytest.raises(TypeError, match="unknown"):
+        attnlab.Seq2SeqModule.load_from_checkpoint(tmp_path / "a.ckpt", unknown=1)
+
+
+def test_a_loader_that_separates_the_references_of_an_input_is_named(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    module, data = attnlab.build(SIZES, train=TRAIN, val=[("3 4", "4 3"), ("5 6", "6 5"), ("3 4", "3 4")])
+    Trainer(**OWN_TRAINER).validate(module, data, verbose=False)
+    assert "in another batch" not in caplog.text
+    loader = DataLoader(data.examples("val"), batch_size=2)
+    Trainer(**OWN_TRAINER).validate(module, loader, verbose=False)
+    assert "val: 1 outputs are of an input in another batch" in caplog.text
+
+
+@pytest.mark.parametrize("setting", [{"limit_val_batches": 0}, {"val_check_interval": 5}])
+def test_plateau_needs_a_validation_in_each_epoch(setting: dict[str, Any]) -> None:
+    module, data = attnlab.build([*TINY, *SYNTHETIC, "scheduler=plateau"])
+    trainer = Trainer(**OWN_TRAINER, max_epochs=1, check_val_every_n_epoch=None, **setting)
+    with pytest.raises(attnlab.UserError, match="scheduler=plateau"):
+        trainer.fit(module, data)
+
+
+@pytest.mark.parametrize("precision", ["64-true", "bf16-true"])
+def test_exact_hard_attention_trains_in_other_precisions(precision: str) -> None:
+    module, data = attnlab.build([*TINY, *SYNTHETIC, "decoder=exact_hard"])
+    Trainer(**OWN_TRAINER, max_epochs=1, precision=precision).fit(module, data)
+
+
+@pytest.mark.parametrize("attention", ["none", "final"])
+def test_a_pointer_without_weights_is_refused(attention: str) -> None:
+    with pytest.raises(attnlab.UserError, match="copies what the attention selects"):
+        attnlab.build([*TINY, *SYNTHETIC, "readout=pointer_generator", f"attention={attention}"])
+
+
+@pytest.mark.parametrize("method", ["gradient", "integrated_gradients", "erasure"])
+def test_an_output_that_does_not_depend_on_the_source_has_no_attributions(method: Any) -> None:
+    sizes = {"encoder": {"size": 8}, "decoder": {"size": 16, "heads": 2}}
+    module, _ = attnlab.build(["decoder=transformer", "attention=none"], train=TRAIN, val=VAL, **sizes)
+    weights = module.model().explain("3 4 5", "5 4", method).weights
+    assert weights is not None
+    assert abs(weights).max() < 1e-6
+
+
+def test_a_prefix_longer_than_the_output_is_refused() -> None:
+    module, _ = attnlab.build(SIZES, train=TRAIN, val=VAL)
+    model = module.model()
+    assert model.translate(["3 4"], prefixes=["5 4"], max_length=2)[0].tokens[:2] == ["5", "4"]
+    with pytest.raises(attnlab.UserError, match=r"a prefix has 3 tokens, .*search\.max_length=2"):
+        model.translate(["3 4"], prefixes=["5 4 3"], max_length=2)
+
+
+def test_wrong_arguments_of_a_model_are_named() -> None:
+    model = attnlab.build(SIZES, train=TRAIN, val=VAL)[0].model()
+    with pytest.raises(attnlab.UserError, match="nbest=0"):
+        model.translate("3 4", nbest=0)
+    with pytest.raises(attnlab.UserError, match=r"pairs\[0\]: the target or prefix is None"):
+        model.score([("3 4", None)])  # type: ignore[list-item]

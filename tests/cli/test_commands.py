@@ -113,11 +113,38 @@ def test_checkpoint_loads_with_weights_only(trained: Run) -> None:
 
 
 def test_finished_run_is_not_trained_again(trained: Run, folder: Path) -> None:
-    before = trained.result.stat().st_mtime_ns
-    completed = attnlab("train", *LOGGED_REVERSE, folder=folder)
+    before, config = trained.result.stat().st_mtime_ns, trained.config.read_bytes()
+    completed = attnlab("train", *LOGGED_REVERSE, "trainer.log_every_n_steps=7", folder=folder)
     assert "already finished" in completed.stdout
     assert "force=true" in completed.stdout
-    assert trained.result.stat().st_mtime_ns == before
+    assert (trained.result.stat().st_mtime_ns, trained.config.read_bytes()) == (before, config)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("limits", "missing"),
+    [
+        (["trainer.fast_dev_run=true"], None),
+        (["trainer.limit_val_batches=0"], "val/loss"),
+        (["trainer.limit_test_batches=0"], "test/loss"),
+    ],
+)
+def test_limits_of_the_trainer_leave_a_finished_run(
+    limits: list[str], missing: str | None, tmp_path: Path
+) -> None:
+    attnlab("train", *TINY_REVERSE, "trainer.max_epochs=1", *limits, folder=tmp_path)
+    (directory,) = (tmp_path / "outputs" / "reverse").iterdir()
+    result = Run(directory).read_result()
+    assert result["status"] == "finished"
+    assert {"val/loss", "test/loss"} - {*result["metrics"]} == ({missing} if missing else set())
+
+
+@pytest.mark.slow
+def test_settings_of_the_trainer_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
+    settings = ("checkpoint.monitor=train/loss", "trainer.log_every_n_steps=1000")
+    completed = attnlab("train", *TINY_REVERSE, *settings, folder=tmp_path, code=1)
+    assert "could not find the monitored key" in completed.stderr
+    assert "stack trace" not in completed.stderr
 
 
 @pytest.mark.slow

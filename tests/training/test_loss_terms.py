@@ -167,6 +167,14 @@ def test_a_term_with_weight_zero_does_not_change_the_run(composed: Composed) -> 
     assert plain == off != weighted
 
 
+@pytest.mark.parametrize("term", ["coverage", "alignment", "label_smoothing"])
+def test_a_term_of_another_class_is_another_run(term: str, composed: Composed) -> None:
+    shipped = composed(*TINY, f"loss.terms.{term}.weight=1")
+    own = shipped.copy()
+    own.loss.terms[term]._target_ = "mine.Ten"
+    assert identify(own) != identify(shipped)
+
+
 class Constant(torch.nn.Module):
     """A teacher with the same logits at each of the real positions."""
 

@@ -93,6 +93,8 @@ def evaluate(
         UserError: if a run cannot be read, a setting cannot change, or the split does not exist.
     """
     overrides = as_list(overrides)
+    if split not in (None, "val", "test"):
+        raise UsageError(f'split={split!r}: there are "val" and "test", which has all named test sets')
     members = locate_all(runs)
     run = members[0][0]
     paths = [path for _, path in members]

@@ -223,7 +223,7 @@ def _columns(has_features: bool) -> list[str]:
 def _print_rows(number: int, predictions: Sequence[Prediction], *, has_features: bool) -> None:
     """Print a row for each hypothesis of a line; one without values if there is none."""
     for each in predictions:
-        texts = [*each.columns, ""][: 1 + has_features]
+        texts = [*each.columns, ""][:2] if has_features else [each.source]
         numbers = ((getattr(each, name), form) for name, form in NUMBERS.items())
         values = ["" if number is None else f"{number:{form}}" for number, form in numbers]
         cells = [re.sub(r"\s", " ", text) for text in (*texts, each.hypothesis)]

@@ -21,7 +21,7 @@ from attnlab.decoding.reranking import Reranker
 from attnlab.decoding.sampling import Sampler
 from attnlab.decoding.search import sample
 from attnlab.decoding.targets import with_posterior_weights
-from attnlab.errors import UsageError
+from attnlab.errors import UsageError, UserError
 from attnlab.fast import int8_products, search_precision
 from attnlab.files.predictions import Prediction
 from attnlab.nn.seq2seq import TranslationModel
@@ -171,6 +171,11 @@ class Translator:
 
     def _constraints(self, batch: Batch, pairs: Sequence[Pair]) -> Constraints:
         prefix = batch.labels.where(batch.target_text, PAD)[:, : self.prefix_size]  # [B, P]
+        if (longest := int((prefix != PAD).sum(dim=1).max())) > self.max_length:
+            raise UserError(
+                f"a prefix has {longest} tokens, and an output at most search.max_length={self.max_length}: "
+                "increase it"
+            )
         return Constraints(
             min_length=self.min_length,
             no_repeat_ngram_size=self.no_repeat_ngram_size,

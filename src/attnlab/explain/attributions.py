@@ -85,7 +85,9 @@ def gradient(network: Seq2Seq, units: Units, embedded: Tensor) -> Tensor:
     embedded = embedded.detach().requires_grad_()
     with torch.enable_grad(), frozen(network):
         value = log_probability(network, units, embedded).sum()
-    (result,) = torch.autograd.grad(value, embedded)
+    if not value.requires_grad:  # without attention, a decoder may not read the source
+        return torch.zeros_like(embedded)
+    (result,) = torch.autograd.grad(value, embedded, materialize_grads=True)
     return result
 
 

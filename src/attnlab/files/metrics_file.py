@@ -26,10 +26,11 @@ def append_metrics(path: Path, metrics: Mapping[str, float], *, epoch: int | Non
 def read_metrics(path: Path) -> dict[str, list[tuple[int, float]]]:
     """Read the (step, value) pairs of each metric, in the order logged.
 
-    An incomplete last line, as a run that is still writing leaves it, is ignored.
+    An incomplete last line, as a run that is still writing leaves it, is ignored. Without a file there are
+    none.
     """
     series: dict[str, list[tuple[int, float]]] = {}
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else ()
     for row in csv.DictReader(line for line in lines if line.endswith("\n")):
         step = int(row["step"])
         if abs(step) >= 2**53:

@@ -196,7 +196,9 @@ def prepare_run(config: DictConfig) -> Run:
         with run.lock():
             if config.force:
                 run.clear()
-            write_atomically(run.config, OmegaConf.to_yaml(OmegaConf.create(settings)))
+            is_finished = run.read_result().get("status") == "finished"
+            if not (is_finished and run.config.is_file()):  # the settings that it was trained with stay
+                write_atomically(run.config, OmegaConf.to_yaml(OmegaConf.create(settings)))
     except OSError as error:
         raise UserError(f"paths.output: {run.directory} cannot be written ({error.strerror})") from error
     problem = run.result_problem()

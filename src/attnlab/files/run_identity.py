@@ -42,6 +42,9 @@ NEUTRAL: Mapping[str, Any] = {
     "data.min_probability": 0.0,
     "embedding._target_": "attnlab.nn.embedding.TokenEmbedding",
     "features._target_": "attnlab.nn.features.Concatenated",
+    "loss.terms.alignment._target_": "attnlab.training.losses.alignment.GuidedAlignment",
+    "loss.terms.coverage._target_": "attnlab.training.losses.coverage.Coverage",
+    "loss.terms.label_smoothing._target_": "attnlab.training.losses.label_smoothing.LabelSmoothing",
     "target_tokenizer.algorithm": "bpe",
     "target_tokenizer.dropout": 0.0,
     "tokenizer.algorithm": "bpe",
@@ -89,7 +92,6 @@ def identity(settings: Mapping[Any, Any]) -> dict[str, Any]:
     flat = {name: value for name, value in flat.items() if not name.startswith(unused)}
     for term in LOSS_TERMS:
         flat[f"loss.{term}"] = flat.pop(f"loss.terms.{term}.weight", 0.0)
-        flat.pop(f"loss.terms.{term}._target_", None)
     if "trainer.accelerator" in flat:
         flat["trainer.accelerator"] = "auto"  # not left out: the hashes of earlier versions cover it
     excluded = NO_EFFECT if flat.get("batching.shards") is None else (*NO_EFFECT, *DEVICE_COUNTS)

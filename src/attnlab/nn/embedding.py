@@ -19,7 +19,7 @@ class EmbeddingSettings(TypedDict, total=False):
 
 
 class TokenEmbedding(nn.Module):
-    """Embedding table E y; the vector of PAD is zero and is not trained.
+    """Embedding table E y; the vector of PAD is zero, and only a tied output layer changes it.
 
     Args:
         vocabulary_size: V

@@ -88,12 +88,12 @@ class Marginal(nn.Module):
     def of_memory(self, memory: Memory) -> Tensor:
         """Return b [B, S, V] of a memory, bounded."""
         with torch.autocast(memory.states.device.type, enabled=False):
-            return _bounded(self.memory(self.dropout(memory.states.float())))
+            return _bounded(self.memory(self.dropout(memory.states.to(self.memory.weight.dtype))))
 
     def emissions(self, states: Tensor, memory: Memory) -> Emissions:
         """Return the output distributions of decoder states [B, T, H] at all source positions."""
         with torch.autocast(states.device.type, enabled=False):
-            of_state = _bounded(self.state(self.dropout(states.float())))  # [B, T, V]
+            of_state = _bounded(self.state(self.dropout(states.to(self.state.weight.dtype))))  # [B, T, V]
             of_memory = self.of_memory(memory)  # [B, S, V]
             total = torch.bmm(of_state.exp(), of_memory.exp().transpose(1, 2))  # [B, T, S]
         return Emissions(of_state, of_memory, total)

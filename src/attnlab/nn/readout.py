@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from annotated_types import MinLen
 from torch import Tensor, nn
 
+from attnlab.nn.attention.interventions import has_weights
 from attnlab.nn.decoders import BahdanauDecoder, Decoder, DecoderOutput, ExactHardDecoder
 from attnlab.nn.dropout import Dropout
 from attnlab.settings import Fraction, Size
@@ -82,7 +83,10 @@ class Readout(nn.Module):
         self.dropout = Dropout(dropout)
         width = sum(sizes[part] for part in parts)
         if width == 0:
-            raise ValueError("readout.parts=[context] is empty without attention: add state")
+            raise ValueError(
+                "readout.parts=[context] is empty: without attention, and with decoder=transformer, there is "
+                "no context of its own; add state"
+            )
         self.maxout = None if maxout is None else nn.Linear(width, 2 * maxout)
         width = width if maxout is None else maxout
         self.resize: nn.Module = nn.Identity()
@@ -165,6 +169,11 @@ class PointerGenerator(nn.Module):
     def check_decoder(self, decoder: Decoder) -> None:
         """Raise `ValueError` if the readout cannot read the outputs of a decoder."""
         self.generator.check_decoder(decoder)
+        if not has_weights(decoder.attention):
+            raise ValueError(
+                "readout=pointer_generator copies what the attention selects: use an attention with weights, "
+                "such as attention=additive, or readout=softmax"
+            )
 
     def features(self, decoded: DecoderOutput, embedded: Tensor, previous: Tensor | None = None) -> Tensor:
         """Compute [B, T, F + 1]: t of the inner readout, and the switch before its σ as the last column."""

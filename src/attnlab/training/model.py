@@ -107,6 +107,8 @@ class Model:
         if prefixes is not None:
             search["prefix_size"] = None
         translator = self.translator(**search)
+        if nbest < 1:
+            raise UserError(f"nbest={nbest}: give a number of hypotheses from 1 on")
         if nbest > translator.beam_size:
             raise UserError(f"nbest={nbest} needs a larger beam: set beam_size={nbest}")
         texts = [sentences] if isinstance(sentences, str) else list(sentences)
@@ -153,6 +155,8 @@ class Model:
         """Return the pair of a source, and of a target or prefix, as the network reads it, if it is valid."""
         if not isinstance(source, str) or not source.strip():
             raise UserError(f"{name} is {source!r}: give a string with at least one token")
+        if not isinstance(target, str):
+            raise UserError(f"{name}: the target or prefix is {target!r}: give a string")
         for text in (source, target):
             if SURROGATE.search(text):
                 raise UserError(

@@ -92,7 +92,9 @@ def load_model(
     return config, sides[0], networks[0] if len(paths) == 1 else Ensemble(networks).eval(), [*contents]
 
 
-def difference(one: Vocabularies, other: Vocabularies, source_eos: Sequence[bool]) -> str | None:
+def difference(
+    one: Vocabularies, other: Vocabularies, source_eos: Sequence[bool] = (False, False)
+) -> str | None:
     """Return why two networks cannot predict the same tokens, and the fix; None if they can."""
     if [side.to_json() for side in one] != [side.to_json() for side in other]:
         return "their vocabularies: give runs with the same data and tokenizers, such as several seeds"

@@ -36,7 +36,7 @@ from attnlab.training.build import build_preparation
 from attnlab.training.length_limits import warn_of_cut_outputs, warn_of_unattended_positions
 from attnlab.training.losses.base import Losses, LossTerm, Outputs
 from attnlab.training.model import Model
-from attnlab.training.models import load_network
+from attnlab.training.models import difference, load_network
 from attnlab.training.module_arguments import module_arguments
 from attnlab.training.own_parts import check_prepared_term, is_unchecked
 from attnlab.training.shards import Shards
@@ -137,14 +137,21 @@ class Seq2SeqModule(lightning.LightningModule):
         cls,
         checkpoint_path: str | Path,
         map_location: Any = None,
-        *_: Any,
+        hparams_file: Any = None,
+        strict: Any = None,
+        weights_only: Any = None,
+        *,
+        lr: float | None = None,
         trust: str | Sequence[str] = (),
-        **__: Any,
     ) -> Self:
         """Restore a module, in evaluation mode, from any checkpoint of attnlab alone; no code of it is run.
 
+        Lightning's `hparams_file`, `strict` and `weights_only` have no effect: a checkpoint has its
+        hyper-parameters, must fit, and is read without code.
+
         Args:
             map_location: device of the module; None for the CPU.
+            lr: learning rate of a further training; None for that of the checkpoint.
             trust: modules, or dotted names of classes, that the configuration may name; see `attnlab.load`.
 
         Raises:
@@ -154,6 +161,8 @@ class Seq2SeqModule(lightning.LightningModule):
         config, vocabularies, network, contents = load_network(Path(checkpoint_path), names, training=True)
         corpus = Corpus(metrics=tuple(contents.get("metrics", ())), evaluation_only=True)
         arguments = module_arguments(config, network, vocabularies, corpus)
+        if lr is not None:
+            arguments["lr"] = lr
         arguments["bleu_tokenizer"] = contents.get("bleu_tokenizer", arguments["bleu_tokenizer"])
         module = cls(**arguments)
         module.contents = contents
@@ -210,6 +219,12 @@ class Seq2SeqModule(lightning.LightningModule):
                 "Several processes need the data module, which gives each sentence to one of them: "
                 "trainer.fit(module, data)"
             )
+        given = getattr(self.trainer.datamodule, "vocabularies", self.vocabularies)  # type: ignore[attr-defined]
+        if given is not self.vocabularies and difference(given, self.vocabularies):
+            raise UserError(
+                "The data has other vocabularies than the module: build both from the checkpoint, such as "
+                'attnlab.build(["init.from=a.ckpt"], train=…, val=…)'
+            )
         if self.shards is not None:
             self.shards.setup(self.trainer)
 
@@ -235,7 +250,12 @@ class Seq2SeqModule(lightning.LightningModule):
         return [pairs[index] for index in batch.indices.tolist()]
 
     def on_fit_start(self) -> None:
-        """Prepare the terms of the loss, and warn of positions that the attention lacks."""
+        """Prepare the terms of the loss, and warn of positions that the attention lacks.
+
+        A network that predicted before is in evaluation mode, without dropout, which Lightning would keep.
+        """
+        if not self.network.training:
+            self.train()
         for term in self.loss_terms.values():
             term.prepare(self)
             if is_unchecked(term):
@@ -330,7 +350,15 @@ class Seq2SeqModule(lightning.LightningModule):
         }
         numbers = {argument: available[name] for argument, name in self.scheduler_needs.items()}
         scheduler = self.make_scheduler(optimizer, **numbers)
-        after_validations = isinstance(scheduler, ReduceLROnPlateau) and self.scheduler_interval == "epoch"
+        is_plateau = isinstance(scheduler, ReduceLROnPlateau)
+        trainer: Any = self.trainer
+        validates = trainer.limit_val_batches and trainer.val_check_batch <= trainer.num_training_batches
+        if is_plateau and not validates:
+            raise UserError(
+                "scheduler=plateau reads the loss after each epoch, which then needs a validation: lower "
+                "trainer.val_check_interval, raise trainer.limit_val_batches, or set scheduler=constant"
+            )
+        after_validations = is_plateau and self.scheduler_interval == "epoch"
         return {
             "optimizer": optimizer,
             "lr_scheduler": {
@@ -434,10 +462,19 @@ class Seq2SeqModule(lightning.LightningModule):
     def _log_metrics(self, split: str) -> None:
         self.outputs = gather_predictions(self.predictions)
         self.predictions = []
+        inputs = self.data.examples(split).inputs[[output.index for output in self.outputs]]
+        if repeated := len(inputs) - len({*inputs.tolist()}):
+            log.warning(
+                "%s: %d outputs are of an input in another batch, and scored without its other references: "
+                "give the Trainer the data module",
+                split,
+                repeated,
+            )
         metrics = (self.token_metrics, self.class_metrics, self.attention_metrics)
         computed, classes, attended = [{} if self.is_covered else each.compute() for each in metrics]
-        for metric in metrics:
-            metric.reset()
+        with torch.inference_mode(False):  # or else no later training could update them
+            for metric in metrics:
+                metric.reset()
         if self.is_covered:
             log.info("%s: no output has a reference, so that there are no scores", split)
             return

@@ -102,10 +102,11 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     # Evaluation
     module.load_state_dict(read_checkpoint(run.best)["state_dict"])
     trainer.loggers = []  # the best checkpoint's scores are not part of the validation curve
-    scores = dict(trainer.validate(module, datamodule=data, verbose=False)[0])
+    evaluations = trainer.validate(module, datamodule=data, verbose=False)  # empty if limited to no batch
     trainer.loggers = loggers
     for data.test_split in corpus.test_splits:
-        scores.update(trainer.test(module, datamodule=data, verbose=False)[0])
+        evaluations += trainer.test(module, datamodule=data, verbose=False)
+    scores: dict[str, float] = {name: value for each in evaluations for name, value in each.items()}
 
     if trainer.is_global_zero:
         save_training_curves(read_metrics(run.metrics), run.figures)
