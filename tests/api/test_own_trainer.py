@@ -253,6 +253,19 @@ def test_plateau_needs_a_validation_in_each_epoch(setting: dict[str, Any]) -> No
         trainer.fit(module, data)
 
 
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ({"limit_train_batches": 0}, "limit_train_batches=0 leaves nothing to train"),
+        ({"val_check_interval": 5}, r"val_check_interval` \(5\) must be less than or equal"),
+    ],
+)
+def test_numbers_of_batches_that_do_not_fit_are_named(setting: dict[str, Any], message: str) -> None:
+    module, data = attnlab.build([*TINY, *SYNTHETIC])
+    with pytest.raises(attnlab.UserError, match=message):
+        Trainer(**OWN_TRAINER, max_epochs=1, **setting).fit(module, data)
+
+
 @pytest.mark.parametrize("precision", ["64-true", "bf16-true"])
 def test_exact_hard_attention_trains_in_other_precisions(precision: str) -> None:
     module, data = attnlab.build([*TINY, *SYNTHETIC, "decoder=exact_hard"])
@@ -280,6 +293,15 @@ def test_a_prefix_longer_than_the_output_is_refused() -> None:
     assert model.translate(["3 4"], prefixes=["5 4"], max_length=2)[0].tokens[:2] == ["5", "4"]
     with pytest.raises(attnlab.UserError, match=r"a prefix has 3 tokens, .*search\.max_length=2"):
         model.translate(["3 4"], prefixes=["5 4 3"], max_length=2)
+
+
+def test_a_sentence_without_output_is_named() -> None:
+    model = attnlab.build(SIZES, train=TRAIN, val=VAL)[0].model()
+    (unknown,) = model.vocabularies.source.encode("4")
+    with torch.no_grad():
+        model.network.source_embedding.table.weight[unknown] = torch.nan
+    with pytest.raises(attnlab.UserError, match=r"sentences\[1\] has no output"):
+        model.translate(["3 5", "4 3", "5 6"], beam_size=3)
 
 
 def test_wrong_arguments_of_a_model_are_named() -> None:

@@ -34,7 +34,7 @@ def test_parts_are_concatenated_in_order(parts: tuple[str, ...]) -> None:
 
 
 def test_parts_without_any_width_are_rejected() -> None:
-    with pytest.raises(ValueError, match=r"readout.parts=\[context\] is empty without attention"):
+    with pytest.raises(ValueError, match=r"readout.parts=\[context\] is empty: without attention"):
         Readout(**SIZES | {"context_size": 0}, parts=("context",))
     assert Readout(**SIZES | {"context_size": 1}, parts=("context",)).output.in_features == 1
 

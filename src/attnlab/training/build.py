@@ -104,7 +104,7 @@ def build_vocabularies(config: DictConfig, corpus: Corpus) -> Vocabularies:
     code = describe_code(OmegaConf.create(settings)).get("parts")
     # The warnings that are kept with the vocabularies are of all splits
     others = [digests.pairs_digest(pairs) for name, pairs in corpus.splits.items() if name != "train"]
-    key = {**settings, "code": code, "others": others}
+    key = {**settings, "parts": code, "others": others}
     store = computed(corpus.train, key, compute, noun="the vocabularies")
     source, *other = map(Tokenizer.from_json, json.loads(store.array("sides").tobytes()))
     return Vocabularies(source, source if config.shared_vocabulary else other[0])

@@ -101,8 +101,8 @@ class Model:
             `index` is the position of the sentence, `rank` that among its hypotheses.
 
         Raises:
-            UserError: if a sentence is empty or too long for the network, a prefix is missing, or a setting
-                is out of range.
+            UserError: if a sentence is empty or too long for the network, or has no output, a prefix is
+                missing, or a setting is out of range.
         """
         if prefixes is not None:
             search["prefix_size"] = None
@@ -120,7 +120,13 @@ class Model:
             replace(self.read(text, prefix, name=f"sentences[{i}]"), reference="")
             for i, (text, prefix) in enumerate(zip(texts, prefixes, strict=True))
         ]
-        return list(chain(*self.decode(pairs, translator, nbest, batch_size=batch_size, progress=progress)))
+        found = self.decode(pairs, translator, nbest, batch_size=batch_size, progress=progress)
+        if [] in found:
+            raise UserError(
+                f"sentences[{found.index([])}] has no output: none satisfies the restrictions of the search, "
+                "or the outputs of the network are not numbers"
+            )
+        return list(chain(*found))
 
     def score(
         self, pairs: Iterable[tuple[str, str] | Pair], *, batch_size: int = BATCH, progress: bool = True

@@ -336,7 +336,12 @@ class Seq2SeqModule(lightning.LightningModule):
 
     def configure_optimizers(self) -> Any:
         optimizer = self.make_optimizer(self.parameters(), **({} if self.lr is None else {"lr": self.lr}))
-        self.trainer.fit_loop.setup_data()  # counts the batches
+        try:
+            self.trainer.fit_loop.setup_data()  # counts the batches
+        except ValueError as error:  # of an interval of validations that does not fit
+            raise UserError(" ".join(str(error).split())) from error
+        if not self.trainer.limit_train_batches:
+            raise UserError("trainer.limit_train_batches=0 leaves nothing to train: increase it")
         self.total_steps = self.trainer.estimated_stepping_batches
         if self.total_steps == inf and "total_steps" in self.scheduler_needs.values():
             raise UserError(
@@ -352,7 +357,8 @@ class Seq2SeqModule(lightning.LightningModule):
         scheduler = self.make_scheduler(optimizer, **numbers)
         is_plateau = isinstance(scheduler, ReduceLROnPlateau)
         trainer: Any = self.trainer
-        validates = trainer.limit_val_batches and trainer.val_check_batch <= trainer.num_training_batches
+        interval = trainer.val_check_batch or 0  # None if it is a time
+        validates = trainer.limit_val_batches and interval <= trainer.num_training_batches
         if is_plateau and not validates:
             raise UserError(
                 "scheduler=plateau reads the loss after each epoch, which then needs a validation: lower "

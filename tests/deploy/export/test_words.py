@@ -35,7 +35,7 @@ def test_exports_read_features_like_predict(options: tuple[str, ...], tmp_path: 
     predicted = attnlab("predict", str(checkpoint), folder=tmp_path, stdin=text).stdout.splitlines()
     assert len(set(predicted)) > 2
     program = [sys.executable, str(tmp_path / "onnx" / "translate.py")]
-    bad = "at\nat\tN;ACC(\nat\tV)\nat\tV\tat\n"
+    bad = "at\nat\tN;ACC(\nat\tV)\n\tV\n"
     done = subprocess.run(program, input=bad + text, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines() == ["", "", "", "", *predicted]
     assert [line.split(": ")[1] for line in done.stderr.splitlines()] == [f"line {n}" for n in (1, 2, 3, 4)]
