@@ -16,6 +16,7 @@ from torch import Tensor
 
 from attnlab.data.corpus import Pair
 from attnlab.data.examples import Examples
+from attnlab.errors import UserError
 from attnlab.explain.attributions import METHODS, attribute, erased
 from attnlab.explain.scorecard import Score
 from attnlab.explain.units import Units, units_of
@@ -150,6 +151,8 @@ class Scorecard:
         """
         chosen = spread(len(pairs), self.sentences)
         gold = None
+        if self.alignments is not None and "alignment" not in self.measures:
+            raise UserError("explain.alignments needs the measure alignment: add it to explain.measures")
         if self.alignments is not None:
             gold_of_split = alignment.read_gold(self.alignments, len(pairs))
             gold = [gold_of_split[i] for i in chosen]

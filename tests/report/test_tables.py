@@ -178,6 +178,19 @@ def test_missing_scores_are_counted() -> None:
     assert none == "–"
 
 
+def test_chosen_columns_are_those_of_the_scores_only(tmp_path: Path) -> None:
+    result = study({"dot": [1.0, 2.0], "none": [1.0, 0.0]})
+    write_tables(build_tables(result, compare(result)), result, tmp_path, ["seeds"])
+    header = {
+        name: next(
+            line for line in (tmp_path / "tables" / f"{name}.tex").read_text().splitlines() if "&" in line
+        )
+        for name in ("scores", "comparisons")
+    }
+    assert header["scores"] == r"variant & seeds \\"
+    assert header["comparisons"].count("&") > 5
+
+
 def test_unfinished_runs_are_counted_in_the_files_and_listed_in_the_results(tmp_path: Path) -> None:
     result = study({"dot": [1.0, 2.0], "none": [1.0, 0.0]})
     failed = replace(result.runs[0], seed=2, status="failed", error="CUDA out of memory", scores={})

@@ -75,7 +75,8 @@ def write_tables(tables: Iterable[Table], study: Study, folder: Path, columns: S
     note = [f"Not included: {unfinished.total()} unfinished runs ({counts})."] if unfinished else []
     for each in tables:
         table = replace(each, notes=[*each.notes, *note])
-        latex = table.latex([name for name in columns if name in table.text.columns])
+        chosen = columns if table.name.startswith("scores") else ()
+        latex = table.latex([name for name in chosen if name in table.text.columns])
         for suffix, text in (("csv", table.csv()), ("md", table.markdown()), ("tex", latex)):
             write_atomically(folder / "tables" / f"{table.name}.{suffix}", text)
 

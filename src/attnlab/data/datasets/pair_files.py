@@ -261,7 +261,8 @@ class Layout:
         elif len(cells) <= max(self.columns):
             count = f"{len(cells)} column{'s' * (len(cells) > 1)}"
             settings = " and ".join(f"data.{name}_column" for name in ("source", "target", "features"))
-            fix = f"expected at least {max(self.columns) + 1}. Separate columns by tabs, or set {settings}"
+            fix = f"expected at least {max(self.columns) + 1}. Separate columns by tabs"
+            fix += f", or set {settings}" * (len(cells) > 1)
             raise LeftOutError(count, fix)
         else:
             source, target = cells[self.source_column], cells[self.target_column]
