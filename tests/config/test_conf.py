@@ -384,3 +384,9 @@ def test_metrics_can_be_added_to_every_dataset(composed: Composed) -> None:
     config.data.metrics = ["serr"]  # of a user's dataset, whose metrics are unknown until it is imported
     with pytest.raises(UserError, match="Unknown text metric 'serr'"):
         build_corpus(config)
+
+
+def test_names_of_files_can_look_like_numbers(composed: Callable[..., DictConfig]) -> None:
+    check_settings(
+        composed("data=pairs", "data.train=a.tsv", "data.val=b.tsv", "data.test={2016: c.tsv, 2017: d.tsv}")
+    )

@@ -329,3 +329,17 @@ def test_invalid_lines_of_mined_examples_are_named(tmp_path: Path, line: str, me
     path.write_text(f"{mined(0, 0.1)}\n{line}\n")
     with pytest.raises(UserError, match=message):
         load_file(path)
+
+
+def test_examples_that_are_left_out_are_counted(write, caplog):
+    path = write([*distinct(18), item(98, rewritten_intent=None), item(99, snippet="f ( a , b )")])
+    with caplog.at_level("INFO"):
+        load_file(path, max_tokens=4)
+        corpus = load_file(path, keep_unrewritten=True, held_out_fraction=0.25)
+    held_out = 20 - len(train_and_val(corpus))
+    assert held_out > 0
+    settings = "data.keep_unrewritten, data.max_tokens and data.min_probability"
+    assert caplog.messages == [
+        f"2 of the 20 examples are left out by {settings}",
+        f"{held_out} further examples are held out (data.held_out_fraction)",
+    ]

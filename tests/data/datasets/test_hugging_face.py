@@ -164,3 +164,9 @@ def test_changed_rows_are_noticed(tmp_path: Path):
     current = digests.describe(load_from(tmp_path, "rows", **settings), vocabularies)
     with pytest.raises(UserError, match=r"\.arrow changed since this run was started.*or force"):
         digests.check_unchanged(recorded, current, recorded["splits"], fix="force")
+
+
+def test_without_a_cache_all_pairs_are_in_memory(folder: Path) -> None:
+    corpus = load_from(folder, "flat", cache=None, test_split=None, test_fraction=0.1)
+    assert isinstance(corpus.train, list)
+    assert len(corpus.train) == 144
