@@ -123,3 +123,17 @@ def test_interrupted_run_is_not_resumed_on_replaced_data(run: Run, tmp_path: Pat
         assert f"{name} changed since this run was started: the test/mscoco data" in done.stderr
         assert "or evaluate on the changed data with data.test=FILE" in done.stderr
         attnlab("evaluate", str(copy.directory), "data.test=test_2017_mscoco", folder=folder)
+
+
+@pytest.mark.slow
+def test_a_source_that_looks_like_features_is_one_column(tmp_path: Path) -> None:
+    rows = "".join(f"the letter k{n} ⟨k{n}⟩\tsound k{n}\n" for n in range(12))
+    (tmp_path / "letters.tsv").write_text(rows, encoding="utf-8")
+    attnlab("train", "data=pairs", "data.path=letters.tsv", *TINY, "name=letters", folder=tmp_path)
+    (directory,) = (tmp_path / "outputs" / "letters").iterdir()
+    for line in (directory / "predictions" / "val.tsv").read_text(encoding="utf-8").splitlines():
+        assert line.count("\t") == 1
+    printed = attnlab(
+        "predict", str(directory), "--nbest", "1", folder=tmp_path, stdin="the letter k1 ⟨k1⟩\n"
+    ).stdout.splitlines()
+    assert printed[1].split("\t")[2] == "the letter k1 ⟨k1⟩"

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,8 +18,17 @@ from attnlab.metrics.registry import score as compute
 from attnlab.metrics.sentence_counts import Counts, SentenceCounts
 from attnlab.metrics.texts import WORDS as WORDS_13A
 from attnlab.metrics.texts import Texts
-from attnlab.report.resampling import BATCH, PERMUTATIONS, SEED, paired_test, score_interval
+from attnlab.report.collect import collect
+from attnlab.report.resampling import (
+    BATCH,
+    PERMUTATIONS,
+    SEED,
+    interval_over_sentences,
+    paired_test,
+    score_interval,
+)
 from predictions import predictions_of
+from run_files import write_run
 
 COUNTS = {
     name: counts
@@ -165,3 +175,14 @@ def test_interval_of_one_system_contains_its_score() -> None:
     # Two seeds are one corpus, whose interval is as wide as that of one seed
     assert high - low == pytest.approx(np.subtract(*np.percentile(scores, [97.5, 2.5])), rel=0.25)
     assert low < COUNTS["bleu"].value(np.sum(counts, axis=(0, 1))) < high
+
+
+def test_a_run_without_outputs_leaves_the_interval_of_the_others(tmp_path: Path) -> None:
+    sentences = [(f"{n}", "a b", "a b" if n % 3 else "b a") for n in range(12)]
+    for seed in range(3):
+        outputs = sentences if seed else None
+        write_run(tmp_path, "dot", seed, scores={"test/exact_match": 0.5}, sentences=outputs)
+    runs = collect([tmp_path]).by_variant()["dot"]
+    interval = interval_over_sentences(runs, "test/exact_match")
+    assert interval is not None
+    assert interval == interval_over_sentences(runs[1:], "test/exact_match")

@@ -148,7 +148,7 @@ class Seq2SeqData(LightningDataModule):
             self.examples(split)
 
     def teardown(self, stage: str) -> None:
-        """Restore the setting of the Trainer that `setup` changed, and forget the position."""
+        """Restore the setting that `setup` changed; a later training starts at its first batch."""
         self._started_batches = 0
         connector = getattr(self.trainer, "_accelerator_connector", None)
         if connector is not None:

@@ -99,10 +99,7 @@ def _train(run: Run, *, first_rank: bool) -> int:
             run.write_result("interrupted")
             log.info("interrupted; run the same command again to resume")
         return INTERRUPTED
-    except Exception as raised:
-        # Lightning's error for settings of the Trainer that do not fit each other
-        is_of_user = type(raised).__name__ == "MisconfigurationException"
-        error = UserError(str(raised)) if is_of_user else raised
+    except Exception as error:
         message = _describe(error)
         log.error("%s", message)
         log.debug("%s", traceback.format_exc())

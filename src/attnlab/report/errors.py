@@ -41,15 +41,16 @@ def errors_of_words(study: Study) -> dict[str, Errors]:
     found: dict[str, Errors] = {}
     split = registry.split(study.metrics[0]) if study.metrics else ""
     for variant, runs in study.by_variant().items():
-        tokenize = target_split(runs[0])
+        if (tokenize := target_split(runs[0])) is None:
+            continue
         outputs: list[Prediction] = []
         seen: list[bool | None] = []
-        for run in runs if tokenize is not None else ():
+        for run in runs:
             kept = {_key(each): each for _, stored in kept_attention([run]) for each in stored}
             decoded = [each for each in run.predictions.get(split, []) if each.references]
             outputs += [kept.get(_key(each), each) for each in decoded]
             seen += [each.index in run.seen[split] if split in run.seen else None for each in decoded]
-        if tokenize is not None and outputs:
+        if outputs:
             lengths = (len(each.columns[0]) for each in outputs)
             found[variant] = find_errors(outputs, tokenize, groups_of(outputs, lengths, seen))
     return found

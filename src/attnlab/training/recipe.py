@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lightning import LightningModule, Trainer, seed_everything
+from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import LambdaCallback
 from omegaconf import DictConfig, OmegaConf
 from torch import Tensor
@@ -90,7 +91,10 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     callbacks = components.build_callbacks(config, run, metrics, terminal=sys.stderr.isatty())
     callbacks.append(LambdaCallback(on_train_start=record_start))
     trainer = components.build_trainer(config, run, loggers, callbacks)
-    trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
+    try:
+        trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
+    except MisconfigurationException as error:  # of settings of the Trainer that do not fit each other
+        raise UserError(" ".join(str(error).split())) from error
     of_kind: dict[type, Any] = {type(callback): callback for callback in callbacks}
     if not of_kind[BestCheckpoint].best_model_path:
         log.info("there was no validation during training: the last weights are saved as best.ckpt")

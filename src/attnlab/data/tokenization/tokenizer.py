@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from itertools import chain, pairwise, repeat
+from pathlib import Path
 from types import ModuleType
 from typing import ClassVar, NamedTuple
 
@@ -19,6 +19,7 @@ from tokenizers import Encoding, models
 from tokenizers import Tokenizer as Pipeline
 
 from attnlab.errors import UserError
+from attnlab.files.digests import file_digest
 from attnlab.types import EOS, PAD, SOS
 
 SPECIAL_TOKENS = {PAD: "<pad>", SOS: "<sos>", EOS: "<eos>"}  # Labels of the special tokens, by id
@@ -272,8 +273,10 @@ class PresplitTokenizer(Tokenizer):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all that the ids of a text depend on, with the code of `module`."""
-        return hashlib.sha256(f"{self.to_json()}{inspect.getsource(self.module)}".encode()).hexdigest()
+        """SHA-256 of all that the ids of a text depend on, with the code of `module` if it is a file."""
+        path = getattr(self.module, "__file__", None)
+        code = file_digest(Path(path)) if path else ""
+        return hashlib.sha256(f"{self.to_json()}{code}".encode()).hexdigest()
 
     def _encodings(self, texts: Sequence[str]) -> list[Encoding]:
         pieces = [self.pieces(text) for text in texts]

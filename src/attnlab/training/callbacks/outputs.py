@@ -39,7 +39,11 @@ class Predictions(Callback):
             return
         path = self.folder / predictions_file(split)
         write_predictions(path, module.outputs, weights="omit")
-        outputs = [(*output.columns, output.hypothesis) for output in module.outputs]
+        has_features = module.config is not None and module.config.data.get("features_column") is not None
+        outputs = [
+            (*(output.columns if has_features else [output.source]), output.hypothesis)
+            for output in module.outputs
+        ]
         write_columns(path.with_suffix(".tsv"), outputs)
         columns = ["source", "reference", "hypothesis"]
         rows = [
