@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+import torch
 
 import attnlab
 from attnlab.errors import UserError
@@ -127,6 +128,9 @@ def test_translations_begin_with_their_prefixes(model: attnlab.Model) -> None:
         (["3", "\udc00"], {}, r"sentences\[1\]: '.udc00' contains half of a surrogate pair"),
         ([None], {}, r"sentences\[0\] is None: give a string"),
         (["3"], {"nbest": 2}, "nbest=2 needs a larger beam: set beam_size=2"),
+        (["3"], {"nbest": 1.5}, "nbest=1.5: give a whole number"),
+        (["3"], {"batch_size": 0}, "batch_size=0: give a whole number"),
+        (["3"], {"prefixes": (each for each in "45")}, "2 prefixes for 1 sentences"),
         (["3"], {"beam_size": 0}, "search.beam_size=0: must be a whole number ≥ 1"),
     ],
 )
@@ -168,6 +172,21 @@ def test_scores_of_translations_equal_those_of_the_search(model: attnlab.Model) 
         assert score.log_probability == pytest.approx(found.score, abs=1e-4)
     with pytest.raises(attnlab.UserError, match=r"pairs\[0\] is '': give a string"):
         model.score([("", "3")])
+    with pytest.raises(attnlab.UserError, match=r"pairs\[0\] is '34': give a source and its translation"):
+        model.score(("34", "43"))
+
+
+def test_probabilities_of_outputs_too_improbable_for_a_float_have_shares(model: attnlab.Model) -> None:
+    found = model.translate("3 4 5", beam_size=3, nbest=3, min_length=1200, max_length=1200)
+    assert found[0].p == 0
+    assert sum(each.p_beam for each in found) == pytest.approx(1, abs=2e-4)
+    assert model.translate("3", min_length=1200, max_length=1200)[0].p_beam == 1
+
+
+def test_loading_a_model_draws_no_random_numbers(trained: Run) -> None:
+    state = torch.random.get_rng_state()
+    attnlab.load(trained)
+    assert torch.equal(torch.random.get_rng_state(), state)
 
 
 def test_progress_bar_is_shown_unless_it_is_turned_off(

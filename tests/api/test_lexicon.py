@@ -25,16 +25,20 @@ FILLED = Prediction(
     weights=np.eye(3)[[0, 1, 1, 2, 0, 1, 1]],
 )
 
+PAIR = Pair("x q y", "")
+
 
 def test_unknown_symbols_are_copied_or_marked_where_the_output_attends_to_them() -> None:
-    assert fill_unknown(FILLED, TARGETS).hypothesis == "a q c new q"
-    assert fill_unknown(FILLED, TARGETS, "?").hypothesis == "a ? c new ?"
+    assert fill_unknown(FILLED, PAIR, TARGETS).hypothesis == "a q c new q"
+    assert fill_unknown(FILLED, PAIR, TARGETS, "?").hypothesis == "a ? c new ?"
+    restored = Pair("x q y", "", postprocess=str.title)
+    assert fill_unknown(FILLED, restored, TARGETS).hypothesis == "A Q C New Q"
     known = replace(FILLED, source_tokens=["x", "q", "y"])
-    assert fill_unknown(known, TARGETS) is known
+    assert fill_unknown(known, PAIR, TARGETS) is known
     spaces = replace(FILLED, tokens=["a", "␣", "␣", "c", "␣", "b", "<eos>"], weights=FILLED.weights[::-1])
-    assert fill_unknown(spaces, characters(["a b c"])).hypothesis == "q cq"
+    assert fill_unknown(spaces, PAIR, characters(["a b c"])).hypothesis == "q cq"
     with pytest.raises(UserError, match="need attention weights"):
-        fill_unknown(replace(FILLED, weights=None), TARGETS)
+        fill_unknown(replace(FILLED, weights=None), PAIR, TARGETS)
 
 
 def test_unknown_symbols_are_left_out() -> None:
@@ -71,3 +75,10 @@ def test_known_words_have_their_most_frequent_form(
     rows = [row.split("\t") for row in predict("--lexicon", str(lexicon), "--nbest", "1")]
     assert rows[1] == ["1", "1", "HORSE", "two", "", "", "0.6667", ""]
     assert rows[2][3:5] == [expected.hypothesis, f"{expected.log_p:.4f}"]
+    (tmp_path / "in.txt").write_text("horse ?\nhorse\n?\n")
+    lexicon.write_text("horse ?\tone\nhorse\ttwo\n?\tthree\n")
+    assert predict("--lexicon", str(lexicon), "--unknown", "skip") == ["one", "two", "three"]
+    (tmp_path / "in.txt").write_text("horse ? yak\tyak\nhorse yak\tyak\n")
+    one, other = predict("--prefix", "--unknown", "skip")
+    assert one == other
+    assert "left out" in warnings

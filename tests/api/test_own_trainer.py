@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -122,13 +123,17 @@ def test_pairs_are_read_from_a_dataset_of_hugging_face() -> None:
 def test_items_that_are_no_pairs_are_refused() -> None:
     with pytest.raises(attnlab.UserError, match=r"train\[1\] is \('3', 4\)"):
         attnlab.build(SIZES, train=[TRAIN[0], ("3", 4)], val=VAL)
+    with pytest.raises(attnlab.UserError, match=r"train\[0\] is '3\\t4'"):
+        attnlab.build(SIZES, train=["3\t4"], val=VAL)
+    with pytest.raises(attnlab.UserError, match="val is a dict: give pairs of texts"):
+        attnlab.build(SIZES, train=TRAIN, val={"source": ["3"], "target": ["4"]}, test=None)
 
 
 def test_settings_as_arguments_equal_overrides() -> None:
     by_name = attnlab.compose(
         encoder={"size": 5, "cell": "gru"},
         target_tokenizer="characters",
-        seed=2,
+        seed=np.int64(2),
         name="a b",
         search={"max_length": None},
     )

@@ -10,6 +10,7 @@ import pytest
 from attnlab.files.predictions import read_predictions
 from attnlab.files.run_directory import Run
 from commands import attnlab
+from exports import write_checkpoint
 
 
 def test_scores_of_outputs_equal_those_of_the_search(trained: Run, folder: Path) -> None:
@@ -95,3 +96,15 @@ def test_bad_lines_have_one_message_each_and_an_empty_output(
         assert (code, any(output)) == (1, False)
         assert len(output) == len(errors.splitlines()) >= 1
     assert run_on(b"", "score", run) == (0, [], "")
+
+
+def test_tokens_outside_the_vocabulary_are_counted(
+    tmp_path: Path, run_on: Callable[..., tuple[int, list[str], str]]
+) -> None:
+    checkpoint = write_checkpoint(tmp_path, texts=["a b", "b c a", "c"])
+    code, output, errors = run_on(b"a q\tq q b\nb\tc\n", "score", str(checkpoint))
+    assert (code, len(output)) == (0, 2)
+    assert errors.splitlines() == [
+        "attnlab: 1 tokens of the sources were scored as <unk>",
+        "attnlab: 2 tokens of the targets were scored as <unk>",
+    ]

@@ -51,12 +51,14 @@ def build(
         UserError: if a setting is wrong, or does not fit the data.
     """
     overrides = as_list(overrides)
-    if (train is None) != (val is None) or (train is None and len(test)):
+    if (train is None) != (val is None) or (train is None and test is not None and len(test)):
         raise UsageError("build: give both train and val, or neither")
     corpus = None
     if train is not None:
         corpus = Corpus(
-            train=[*_pairs("train", train)], val=[*_pairs("val", val)], test=[*_pairs("test", test)]
+            train=[*_pairs("train", train)],
+            val=[*_pairs("val", val)],
+            test=[*_pairs("test", () if test is None else test)],
         )
         overrides = ["data=pairs", *overrides]
     config = compose(overrides, **settings)
@@ -72,11 +74,20 @@ def _as_overrides(settings: Mapping[str, Any]) -> Iterator[str]:
         is_target = key in ("target_embedding", "target_tokenizer")
         name = f"{key.removeprefix('target_')}@{key}" if is_target else key
         plain = isinstance(value, str) and re.fullmatch(r"[\w./-]+", value)
-        yield f"{name}={value if plain else json.dumps(value, ensure_ascii=False)}"
+        text = value if plain else json.dumps(value, ensure_ascii=False, default=_plain)
+        yield f"{name}={text}"
+
+
+def _plain(value: Any) -> Any:
+    """Return a NumPy number as a number, and anything else, such as a path, as text."""
+    return value.item() if hasattr(value, "item") else str(value)
 
 
 def _pairs(split: str, data: Any) -> Iterator[Pair]:
     """Yield the pairs of a split; see `build`."""
+    if isinstance(data, (str, Mapping)):
+        kind = type(data).__name__
+        raise UsageError(f"build: {split} is a {kind}: give pairs of texts, or a frame or Dataset of them")
     if hasattr(data, "itertuples"):  # a pandas frame
         named = {"source", "target"} <= {*data.columns}
         data = (data[["source", "target"]] if named else data.iloc[:, :2]).itertuples(index=False, name=None)
@@ -92,6 +103,6 @@ def _pairs(split: str, data: Any) -> Iterator[Pair]:
             if isinstance(values[0], Mapping):  # {"translation": {"de": …, "en": …}}
                 values = [*values[0].values()]
             texts = [item.get("source"), item.get("target")] if "source" in item else values
-        if len(texts) < 2 or not all(isinstance(text, str) for text in texts[:2]):
+        if isinstance(texts, str) or len(texts) < 2 or not all(isinstance(text, str) for text in texts[:2]):
             raise UsageError(f"build: {split}[{number}] is {item!r}: give two texts, a source and its target")
         yield Pair(*texts[:2])

@@ -43,12 +43,15 @@ def without_unknown(pair: Pair, tokenizer: Tokenizer) -> Pair:
     return replace(pair, source=source)
 
 
-def fill_unknown(prediction: Prediction, tokenizer: Tokenizer, mark: str | None = None) -> Prediction:
+def fill_unknown(
+    prediction: Prediction, pair: Pair, tokenizer: Tokenizer, mark: str | None = None
+) -> Prediction:
     """Replace the outputs for unknown source symbols by the symbols (Luong et al. 2015, arXiv 1410.8206).
 
     The output for a symbol is the run of tokens whose attention weights are largest there.
 
     Args:
+        pair: the pair that was decoded, whose `postprocess` the new text passes as well.
         mark: text in place of the symbols; None for the symbols themselves.
     """
     if not any(token.startswith(PREFIX) for token in prediction.source_tokens):
@@ -71,4 +74,5 @@ def fill_unknown(prediction: Prediction, tokenizer: Tokenizer, mark: str | None 
         else:  # it was copied from the source
             spellings.append(token)
         filled.append(tokenizer.size + len(spellings) - 1)
-    return replace(prediction, hypothesis=tokenizer.decode(filled, spellings))
+    text = tokenizer.decode(filled, spellings)
+    return replace(prediction, hypothesis=pair.postprocess(text) if pair.postprocess else text)

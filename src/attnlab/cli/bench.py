@@ -128,6 +128,6 @@ def _time_round(module: Seq2SeqModule, data: Seq2SeqData, count: int, *, search:
             start()
             with torch.inference_mode(), trainer.precision_plugin.forward_context():
                 results = translator(network, batch.to(device), pairs)
-            tokens = sum(len(best.tokens) + 1 for best, *_ in results)
+            tokens = sum(len(best.tokens) for best, *_ in results)  # EOS included
             timings.setdefault(name, []).append((clock() - timer.started, tokens))
     return timings

@@ -49,6 +49,8 @@ UNEXPECTED = "unexpected error; --traceback shows where"
 
 def main() -> None:
     """Run the command line and exit with its exit code."""
+    if sys.stdout is None:  # it was closed before the start
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")
     replace_standard_streams(required=True)
     code = run(sys.argv[1:])
     interruption.ignore_signals()

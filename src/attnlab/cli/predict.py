@@ -1,4 +1,4 @@
-"""`attnlab predict`: translate standard input, line by line, to standard output."""
+"""`attnlab predict`: translate the lines of standard input to lines of standard output."""
 
 from __future__ import annotations
 
@@ -101,26 +101,29 @@ def main(options: argparse.Namespace) -> int:
     lexicon = {} if options.lexicon is None else read_lexicon(model, options.lexicon)
     tokenizer = model.vocabularies.source
     failed = 0
+    looked_up = Counter[bool]()
 
-    def read(number: int, text: str) -> Pair:
+    def look_up(pair: Pair) -> tuple[str, float] | None:
+        return lexicon.get(tokenizer.normalise(pair.source))
+
+    def read(number: int, text: str) -> tuple[Pair, Pair]:
+        """Return the pair of a line, and what the network reads of it."""
         if options.prefix:
             source, prefix = _source_and_prefix(text, has_features=warnings.has_features)
             source = layout.input_of(source) if layout else source
             pair = replace(model.read(source, prefix), reference="")
-            warnings.check_unknown(number, pair)
-            return pair
-        read_text = layout.input_of(text) if layout else text
-        pair = model.read(read_text)
-        warnings.check_columns(number, text, read_text)
+        else:
+            read_text = layout.input_of(text) if layout else text
+            pair = model.read(read_text)
+            warnings.check_columns(number, text, read_text)
         warnings.check_unknown(number, pair)
-        return without_unknown(pair, tokenizer) if options.unknown == "skip" else pair
+        skips = options.unknown == "skip" and look_up(pair) is None
+        return pair, without_unknown(pair, tokenizer) if skips else pair
 
-    looked_up = Counter[bool]()
-
-    def compute(pairs: dict[int, Pair]) -> list[list[Prediction]]:
-        forms = {number: lexicon.get(tokenizer.normalise(pair.source)) for number, pair in pairs.items()}
+    def compute(pairs: dict[int, tuple[Pair, Pair]]) -> list[list[Prediction]]:
+        forms = {number: look_up(pair) for number, (pair, _) in pairs.items()}
         looked_up.update(form is not None for form in forms.values())
-        others = {number: pair for number, pair in pairs.items() if forms[number] is None}
+        others = {number: pair for number, (_, pair) in pairs.items() if forms[number] is None}
         indices = [number - 1 for number in others]
         fills = options.unknown in ("copy", "mark")
         decoded = model.decode(
@@ -133,26 +136,27 @@ def main(options: argparse.Namespace) -> int:
         if fills:
             mark = MARK if options.unknown == "mark" else None
             decoded = [
-                [fill_unknown(each, model.vocabularies.target, mark) for each in row] for row in decoded
+                [fill_unknown(each, pair, model.vocabularies.target, mark) for each in row]
+                for pair, row in zip(others.values(), decoded, strict=True)
             ]
         rows = dict(zip(others, decoded, strict=True))
         for number, form in forms.items():
             if form is not None:
-                source, (text, share) = pairs[number].source, form
+                source, (text, share) = pairs[number][0].source, form
                 rows[number] = [Prediction(index=number - 1, source=source, hypothesis=text, p_beam=share)]
         return [rows[number] for number in pairs]
 
-    def write(number: int, pair: Pair | None, predictions: list[Prediction] | None) -> None:
+    def write(number: int, pairs: tuple[Pair, Pair] | None, predictions: list[Prediction] | None) -> None:
         if options.nbest is None:
             text = predictions[0].hypothesis if predictions else ""
             print(text.replace("\n", "\\n"), flush=True)
         else:
             _print_rows(number, predictions or [], has_features=warnings.has_features)
-        if pair is None or not predictions or not predictions[0].tokens:  # a bad line, or of the lexicon
+        if pairs is None or not predictions or not predictions[0].tokens:  # a bad line, or of the lexicon
             return
         for prediction in predictions:
             write_attention(prediction)
-        warnings.check(number, pair, predictions)
+        warnings.check(number, pairs[1], predictions)
 
     if options.nbest is not None:
         print(*_columns(warnings.has_features), sep="\t", flush=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -33,15 +34,22 @@ def main(options: argparse.Namespace) -> int:
     """Run the command; returns 1 if a line could not be scored, else 0."""
     from attnlab.api import evaluation_data
     from attnlab.api.model import load
+    from attnlab.data.tokenization.tokenizer import UNKNOWN
     from attnlab.training.model import BATCH
 
     stream = input_lines.standard_input("a source and a target per line, separated by a tab")
     model = load(arguments.without_reports(options.runs), trust=options.trust)
     layout = evaluation_data.layout_of(model.config)
 
+    unknown = {"source": 0, "target": 0}
+
     def read(_: int, text: str) -> tuple[str, str, Pair]:
         source, target = _columns(text, layout)
-        return source, target, model.read(source, target)
+        pair = model.read(source, target)
+        for side in unknown:
+            tokenizer = getattr(model.vocabularies, side)
+            unknown[side] += tokenizer.encode(getattr(pair, side)).count(tokenizer.id_of(UNKNOWN))
+        return source, target, pair
 
     def write(_: int, line: tuple[str, str, Pair] | None, score: Score | None) -> None:
         print("" if line is None or score is None else _to_line(*line[:2], score, options.json), flush=True)
@@ -57,6 +65,9 @@ def main(options: argparse.Namespace) -> int:
             strict=options.strict,
             allow_empty=layout is not None,
         )
+    for side, count in unknown.items():
+        if count:
+            print(f"attnlab: {count:,} tokens of the {side}s were scored as <unk>", file=sys.stderr)
     return 1 if failed else 0
 
 

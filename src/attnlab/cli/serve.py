@@ -6,6 +6,7 @@ import socket
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 from attnlab.cli import arguments
 from attnlab.errors import UserError, needs
@@ -56,7 +57,7 @@ def main(options: argparse.Namespace) -> int:
         host = f"[{options.host}]" if ":" in options.host else options.host
         token = options.token or (None if host in LOCAL_NAMES else secrets.token_urlsafe())
         app = create_app(models, token=token)
-        fragment = f"#token={token}" if token else ""
+        fragment = f"#token={quote(token, safe='')}" if token else ""
         port = listening.getsockname()[1]
         print(f"http://{host}:{port}/{fragment}   (Ctrl-C stops the server)", flush=True)
         server = make_server(app, options.connections)

@@ -32,10 +32,10 @@ def beam(
     """Search with a beam of K hypotheses per sentence. K = 1 is greedy search.
 
     At each step the K best continuations without EOS stay in the beam. A continuation with EOS among the best
-    K is a finished hypothesis. The hypothesis of greedy search is always among the best, so that no result
-    scores below it. A sentence is finished when it has K finished hypotheses and no hypothesis in the beam
-    can score higher than the best of them: log p never increases, so that a hypothesis scores at most
-    log p / (max_length + 1) ** length_penalty.
+    K is a finished hypothesis. The hypothesis of greedy search stays in the beam, so that without
+    `early_stopping` no result scores below it. A sentence is finished when it has K finished hypotheses and
+    no hypothesis in the beam can score higher than the best of them: log p never increases, so that a
+    hypothesis scores at most log p / (max_length + 1) ** length_penalty.
 
     Args:
         size: K

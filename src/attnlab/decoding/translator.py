@@ -132,10 +132,13 @@ class Translator:
             ]
             for rerank in self.reranking:
                 predictions = rerank(predictions)
-            total = sum(exp(sum(log_p)) for log_p in found.log_p[row]) or 1.0
+            sums = [sum(log_p) for log_p in found.log_p[row]]
+            highest = max(sums, default=0.0)  # subtracted first: probabilities of long outputs underflow
+            total = sum(exp(each - highest) for each in sums) or 1.0
             ranked = []
             for rank, each in enumerate(predictions[:nbest], start=1):
-                shown, p_beam = each.weights if weights else None, round((each.p or 0.0) / total, 4)
+                p_beam = round(exp((each.log_p or 0.0) - highest) / total, 4)
+                shown = each.weights if weights else None
                 ranked.append(replace(each, rank=rank, p_beam=p_beam, weights=shown))
             results.append(ranked)
         return results

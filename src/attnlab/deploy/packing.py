@@ -81,8 +81,9 @@ def model_card(model: RunPath) -> str:
         block = yaml.safe_dump(facts, sort_keys=False, allow_unicode=True, width=1000)
     except (*RESTORE_ERRORS, yaml.YAMLError) as error:
         raise UserError(f"{path} does not fit this version of attnlab ({error!r})") from error
+    name = path.name if CARD in contents else model  # a packed file is handed on
     title = f"# {config['name']}/{config['variant']}, seed {config['seed']}"
-    use = f"    attnlab predict {path.name} < lines.txt"
+    use = f"    attnlab predict {name} < lines.txt"
     description = str(card.get("description", "Description: not stated."))
     return "\n\n".join([title, description, use, f"```yaml\n{block}```"])
 

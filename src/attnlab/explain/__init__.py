@@ -1,1 +1,1 @@
-"""Faithfulness of attention weights: attributions, erasure, adversarial weights, distractors, alignment."""
+"""Attributions of a prediction to the source tokens, and the result type of options of `explain`."""

@@ -154,9 +154,9 @@ class MarginalSeq2Seq(Seq2Seq):
     def encode_embedded(self, embedded: Tensor, batch: Batch) -> tuple[Encoded, LatentState]:
         encoded, state = super().encode_embedded(embedded, batch)
         rows = encoded.memory.states.double()[:, :1]  # [B, 1, D]
-        vocabulary, sources = self.readout.state.out_features, encoded.memory.mask.size(1)
-        nothing = rows.new_zeros(len(rows), 1, vocabulary)  # not read: the first token is SOS
-        return encoded, LatentState(state, nothing, rows.new_ones(len(rows), 1, sources))
+        sentences, sources = encoded.memory.mask.shape  # `len` would be a constant of an exported graph
+        nothing = rows.new_zeros(sentences, 1, self.readout.state.out_features)  # the first token is SOS
+        return encoded, LatentState(state, nothing, rows.new_ones(sentences, 1, sources))
 
     def step(self, tokens: Tensor, state: LatentState, encoded: Encoded) -> tuple[Tensor, Tensor, Any]:
         memory, keys = encoded.memory, encoded.keys

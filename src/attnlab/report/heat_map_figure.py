@@ -16,6 +16,7 @@ from matplotlib.image import AxesImage
 from matplotlib.patches import Rectangle
 from matplotlib.text import Text
 from numpy.typing import NDArray
+from rich.cells import cell_len
 
 from attnlab.files.predictions import Prediction
 from attnlab.report.files import InlineFigure
@@ -58,13 +59,13 @@ def plot_heatmap(prediction: Prediction, title: str = "") -> InlineFigure:
         "prediction": prediction.hypothesis,
         "reference": " | ".join(prediction.references),
     }
+    texts = {name: f"{name}: {text}" for name, text in texts.items() if text}
+    fonts = LabelFonts([title, *rows, *columns, *texts.values()])
     lines = [
         line
-        for name, text in texts.items()
-        if text
-        for line in wrap(f"{name}: {text}", max(MIN_LINE, int((width + 1) / CHARACTER_WIDTH)))
+        for text in map(fonts.drawable, texts.values())
+        for line in wrap(text, int(max(MIN_LINE, (width + 1) / CHARACTER_WIDTH) * len(text) / cell_len(text)))
     ]
-    fonts = LabelFonts([title, *rows, *columns, *lines])
 
     figure = InlineFigure(figsize=(width, height))
     axes = figure.add_axes((0, 0, 1, 1))
@@ -93,7 +94,7 @@ def plot_heatmap(prediction: Prediction, title: str = "") -> InlineFigure:
     for position, line in enumerate(lines, start=1):
         fonts.apply(
             axes.annotate(
-                fonts.drawable(line),
+                line,
                 (0, 0),
                 xycoords="axes fraction",
                 xytext=(0, -position * LINE_PITCH),

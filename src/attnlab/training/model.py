@@ -62,7 +62,7 @@ class Model:
     """A trained network with its tokenizers; created by `attnlab.load`.
 
     Attributes:
-        config: configuration of the run; of the first one for an ensemble.
+        config: configuration of the run; for an ensemble that of its first member that copies, or its first.
         vocabularies: tokenizers of both sides.
         network: the network or the ensemble, in evaluation mode.
         prepare: converts a source, and a target if there is one, to the pair that the network reads.
@@ -79,7 +79,7 @@ class Model:
         self,
         sentences: str | Iterable[str],
         *,
-        prefixes: str | Sequence[str] | None = None,
+        prefixes: str | Iterable[str] | None = None,
         nbest: int = 1,
         batch_size: int | None = None,
         progress: bool = True,
@@ -107,18 +107,20 @@ class Model:
         if prefixes is not None:
             search["prefix_size"] = None
         translator = self.translator(**search)
-        if nbest < 1:
-            raise UserError(f"nbest={nbest}: give a number of hypotheses from 1 on")
+        for name, number in (("nbest", nbest), ("batch_size", 1 if batch_size is None else batch_size)):
+            if not isinstance(number, int) or number < 1:
+                raise UserError(f"{name}={number}: give a whole number from 1 on")
         if nbest > translator.beam_size:
             raise UserError(f"nbest={nbest} needs a larger beam: set beam_size={nbest}")
         texts = [sentences] if isinstance(sentences, str) else list(sentences)
-        if prefixes is None or isinstance(prefixes, str):
-            prefixes = [prefixes] if prefixes is not None else [""] * len(texts)
-        if len(prefixes) != len(texts):
-            raise UserError(f"{len(prefixes)} prefixes for {len(texts)} sentences: give one for each")
+        starts = [""] * len(texts)
+        if prefixes is not None:
+            starts = [prefixes] if isinstance(prefixes, str) else list(prefixes)
+        if len(starts) != len(texts):
+            raise UserError(f"{len(starts)} prefixes for {len(texts)} sentences: give one for each")
         pairs = [
-            replace(self.read(text, prefix, name=f"sentences[{i}]"), reference="")
-            for i, (text, prefix) in enumerate(zip(texts, prefixes, strict=True))
+            replace(self.read(text, start, name=f"sentences[{i}]"), reference="")
+            for i, (text, start) in enumerate(zip(texts, starts, strict=True))
         ]
         found = self.decode(pairs, translator, nbest, batch_size=batch_size, progress=progress)
         if [] in found:
@@ -144,10 +146,11 @@ class Model:
         Raises:
             UserError: if a source is empty, or a text is too long for the network.
         """
-        read = [
-            pair if isinstance(pair, Pair) else self.read(*pair, name=f"pairs[{i}]")
-            for i, pair in enumerate(pairs)
-        ]
+        read = []
+        for i, pair in enumerate(pairs):
+            if not isinstance(pair, Pair) and (isinstance(pair, str) or len(pair) != 2):
+                raise UserError(f"pairs[{i}] is {pair!r}: give a source and its translation")
+            read.append(pair if isinstance(pair, Pair) else self.read(*pair, name=f"pairs[{i}]"))
         results: dict[int, Score] = {}
         for rows, batch in self._batches(read, batch_size, progress):
             log_p = score(self.network, batch).tolist()  # [B, T]

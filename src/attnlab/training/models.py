@@ -6,6 +6,7 @@ from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
+import torch
 from hydra.errors import InstantiationException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
@@ -44,7 +45,8 @@ def load_network(
     with report_misfit(path):
         config, vocabularies = checkpoints.read_contents(checkpoint, path, training=training)
         check(config, path, trust)
-        network = build_network(config, vocabularies)
+        with torch.random.fork_rng(devices=[]):  # initial weights, which the next line replaces
+            network = build_network(config, vocabularies)
         network.load_state_dict(network_weights(checkpoint, path))
     return config, vocabularies, network.eval(), checkpoint["attnlab"]
 

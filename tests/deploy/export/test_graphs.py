@@ -4,7 +4,7 @@ Tests of `attnlab export` cover convolutions, features, copying, and monotonic, 
 hard attention.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import onnx
@@ -24,15 +24,17 @@ from tiny_runs import TINY
 
 
 @pytest.mark.slow
-def test_graphs_of_self_attention_and_exact_hard_attention(composed: Callable[..., DictConfig]) -> None:
+@pytest.mark.parametrize("others", [("encoder=transformer", "bridge=zero", "attention=markov"), ()])
+def test_graphs_of_self_attention_and_exact_hard_attention(
+    others: Sequence[str], composed: Callable[..., DictConfig]
+) -> None:
     words = whitespace(["a b c d e f g h"], max_size=None)
-    settings = ("encoder=transformer", "decoder=exact_hard", "attention=markov", "bridge=zero")
-    network = build_network(composed(*TINY, *settings), Vocabularies(words, words)).eval()
+    network = build_network(composed(*TINY, "decoder=exact_hard", *others), Vocabularies(words, words)).eval()
     for graph in graphs.export(network):
         onnx.checker.check_model(graph)
 
 
-@pytest.mark.parametrize("encoder", ["encoder=mingru", "encoder.layer_norm=true"])
+@pytest.mark.parametrize("encoder", ["encoder=mingru", "encoder=deltanet", "encoder.layer_norm=true"])
 def test_encoders_without_an_operator_are_refused(encoder: str, composed: Callable[..., DictConfig]) -> None:
     words = whitespace(["a b c d e f g h"], max_size=None)
     network = build_network(composed(*TINY, encoder), Vocabularies(words, words)).eval()

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import attnlab
 from attnlab.cli.serve import make_server
 from attnlab.deploy.serving.app import create_app
 from attnlab.deploy.serving.models import ServedModel, load_models
+from attnlab.errors import UserError
 from attnlab.files.predictions import Prediction
 from attnlab.files.run_directory import Run
 from browser import browser
@@ -84,6 +86,10 @@ def test_maps_of_explanations(client: TestClient, run: Run, monkeypatch: pytest.
         expected = model.explain("3 4 5", best["text"], method)
         assert shown["attention"] == pytest.approx(expected.weights, abs=1e-4)
         assert shown["attention"] != best["attention"]
+    served = ServedModel("m", model)
+    output = replace(model.translate("3")[0], tokens=["<unk>", "<eos>"])
+    with pytest.raises(UserError, match="reads the output as text, whose tokens are not those of this one"):
+        served._explained(output, "3", "erasure")
     monkeypatch.setattr("attnlab.deploy.serving.models.MAX_EXPLAINED", 2)
     refused = client.post("/api/translate", json={"sentences": ["3 4 5"], "models": [name], "map": "erasure"})
     assert refused.status_code == 400

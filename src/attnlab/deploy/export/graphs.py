@@ -33,6 +33,7 @@ from attnlab.errors import UserError
 from attnlab.fast import make_plain
 from attnlab.nn.decoders import TransformerDecoder
 from attnlab.nn.encoders import Encoder, RecurrentEncoder
+from attnlab.nn.encoders.delta import DeltaNetEncoder
 from attnlab.nn.encoders.linear_recurrent import LinearRecurrentEncoder
 from attnlab.nn.positions import max_positions
 from attnlab.nn.readout import copies
@@ -73,7 +74,7 @@ def export(network: Seq2Seq) -> Graphs:
     """Export a network in evaluation mode, and compare the graphs with the network."""
     if isinstance(network.decoder, TransformerDecoder):
         raise _unsupported(network, "the state of decoder=transformer grows with every token")
-    if isinstance(network.encoder, LinearRecurrentEncoder):
+    if isinstance(network.encoder, (LinearRecurrentEncoder, DeltaNetEncoder)):
         raise _unsupported(network, "the rounds of a linear recurrence depend on the length")
     if isinstance(network.encoder, RecurrentEncoder) and network.encoder.norms is not None:
         raise _unsupported(network, "ONNX has no recurrent layer with encoder.layer_norm=true")

@@ -71,12 +71,12 @@ class ServedModel:
                 "weights"
             )
         explained = self.model.explain(source, prediction.hypothesis, map)
-        return replace(
-            prediction,
-            tokens=explained.tokens,
-            weights=explained.weights,
-            probabilities=explained.probabilities,
-        )
+        if explained.tokens != prediction.tokens:
+            raise UserError(
+                f"A map of {map} reads the output as text, whose tokens are not those of this one, such as "
+                "<unk>: show the weights"
+            )
+        return replace(prediction, weights=explained.weights, probabilities=explained.probabilities)
 
     def _intervention(self, kind: str | None) -> AbstractContextManager[None]:
         if kind is None:

@@ -33,6 +33,7 @@
     card.facts = element("small");
     card.output = element("p", { className: "output" });
     card.output.dir = "auto";
+    card.output.setAttribute("aria-live", "polite");
     card.others = element("p", { className: "others" });
     card.others.dir = "auto";
     card.error = element("p", { className: "error", role: "alert" });
