@@ -19,6 +19,7 @@ Odd = Annotated[int, Ge(1), Predicate(lambda value: value % 2 == 1), "an odd num
 Finite = Annotated[float, "a number"]
 Positive = Annotated[float, Gt(0)]
 NotNegative = Annotated[float, Ge(0)]
+LengthPenalty = Annotated[float, Ge(0), Le(10)]  # of 1,000 tokens, 10 gives 1e30
 AtLeastOne = Annotated[float, Ge(1)]
 Probability = Annotated[float, Ge(0), Le(1)]
 Fraction = Annotated[float, Ge(0), Lt(1)]

@@ -96,6 +96,15 @@ def test_words_of_a_text_come_first_by_log_p_and_their_number(tmp_path: Path) ->
     assert texts(preferred_first(prefers)(found)) == ["vnter", "unter", "vntr", "und"]
 
 
+@pytest.mark.parametrize("word", ["ट्रेनने", "e-mail", "aujourd'hui", "e\u0301te\u0301"])
+def test_words_with_marks_inside_are_words_of_a_list(tmp_path: Path, word: str) -> None:
+    (tmp_path / "text.txt").write_text(f"«{word}», {word}! mail\n", encoding="utf-8")
+    prefers = WordList(str(tmp_path / "text.txt"), bonus=2.0, weight=0.5)
+    assert prefers(prediction(word, 0.0)) == pytest.approx(2 + 0.5 * math.log(2))
+    assert prefers(prediction("mail", 0.0)) >= 2
+    assert prefers(prediction("", 0.0)) == 0
+
+
 def test_word_list_without_a_file_is_one_line() -> None:
     with pytest.raises(UserError, match=r"^reranking\.prefers\.path is not set: name a text file"):
         WordList(None)

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from attnlab.decoding.beam import beam, top_continuations
+from attnlab.decoding.beam import _extend, beam, top_continuations
 from attnlab.decoding.constraints import Constraints
 from attnlab.decoding.sampling import Sampler
-from attnlab.decoding.search import greedy, sample
+from attnlab.decoding.search import argmax, greedy, sample
 from attnlab.decoding.targets import score as score_targets
 from attnlab.nn.seq2seq import Seq2Seq, TranslationModel
 from attnlab.types import EOS, PAD, SOS, Batch, Hypotheses
@@ -238,3 +238,13 @@ def test_top_continuations_equal_a_sort(size: int, count: int) -> None:
     assert torch.equal(top, values.sort(dim=-1, descending=True).values[..., :count])
     assert torch.equal(top, values.gather(-1, indices))
     assert all(len(set(row)) == count for row in indices.flatten(0, 1).tolist())
+
+
+def test_of_equal_continuations_the_beam_keeps_that_of_greedy_search() -> None:
+    logits = torch.randn(50, 3, 300, generator=torch.Generator().manual_seed(0)).mul(2).round()
+    logits[..., EOS] = -9
+    log_p = logits.log_softmax(dim=-1)
+    tokens, parents, _, _ = _extend(log_p, torch.zeros(50, 3), torch.ones(50, dtype=torch.bool), 3)
+    expected = argmax(log_p[:, 0])
+    assert torch.equal(tokens[:, 0], expected)
+    assert not parents[:, 0].any()

@@ -41,10 +41,10 @@ TEXTS = Prediction(index=7, source="a", hypothesis="b")
 
 
 def test_packed_weights_take_one_byte_each_row_by_row() -> None:
-    packed = pack_weights(np.array([[0.0, 1.0, 0.5], [0.2, 0.001, 0.003]]))
+    packed = pack_weights(np.array([[0.0, 1.0, 0.5], [0.2, 0.001, 1.3]]))
     assert packed is not None
-    # 0.5 · 255 = 127.5, rounded to even; 0.001 · 255 = 0.255; 0.003 · 255 = 0.765
-    assert list(base64.b64decode(packed)) == [0, 255, 128, 51, 0, 1]
+    # 0.5 · 255 = 127.5, rounded to even; 0.001 · 255 = 0.255; above 1 as 1
+    assert list(base64.b64decode(packed)) == [0, 255, 128, 51, 0, 255]
 
 
 @given(arrays(float, (3, 5), elements=st.floats(0, 1)))

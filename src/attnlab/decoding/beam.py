@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from attnlab.decoding.constraints import FORBIDDEN, UNRESTRICTED, log_probabilities
-from attnlab.decoding.search import SearchSettings, greedy, rows_to_keep, should_remove
+from attnlab.decoding.search import SearchSettings, argmax, greedy, rows_to_keep, should_remove
 from attnlab.nn.seq2seq import TranslationModel, select
 from attnlab.types import EOS, PAD, SOS, Batch, Hypotheses
 
@@ -140,7 +140,11 @@ def _extend(
     """
     # Each beam has one continuation with EOS, so at least K of the 2K best do not end
     top, candidates = top_continuations(log_p, min(2 * size, log_p.size(-1)))  # [live, Q, ≤ 2K]
+    own, best_id = candidates[:, 0], argmax(log_p[:, 0])[:, None]
+    own.copy_(own.where(own != best_id, own[:, :1]))  # of equal continuations, greedy search takes this one
+    own[:, :1] = best_id
     totals = (sums[..., None] + top).flatten(1)
+    is_greedy &= totals[:, 0].isfinite()  # unless the grammar refuses it
     ranks = totals.clone()
     ranks[:, 0].masked_fill_(is_greedy, float("inf"))
     order = ranks.topk(min(2 * size, totals.size(1)), dim=-1).indices  # [live, ≤ 2K]

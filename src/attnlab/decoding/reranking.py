@@ -5,6 +5,7 @@ other scores where the order follows from new scores. The option group `rerankin
 """
 
 import re
+import string
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -20,6 +21,7 @@ from attnlab.settings import NotNegative
 
 Reranker = Callable[[Sequence[Prediction]], list[Prediction]]
 
+PUNCTUATION = string.punctuation + "«»„“”‘’…¿¡।॥"  # Not part of a word at its ends
 FLOOR = 1e-10  # Lower bound of the total weight on a source token, so that its logarithm is finite
 
 
@@ -107,7 +109,10 @@ class WordList:
         self.bonus, self.weight = bonus, weight
         for each in [path] if isinstance(path, str) else path:
             for line in read_lines(each, setting="reranking.prefers.path"):
-                self.counts.update(re.findall(r"\w+", line))
+                words = re.findall(r"\w+", line)
+                whole = (word.strip(PUNCTUATION) for word in line.split())
+                others = [word for word in whole if word and word not in words]  # e-mail, and vowel signs
+                self.counts.update([*words, *others])
 
     def __call__(self, prediction: Prediction) -> float:
         count = self.counts[prediction.hypothesis]

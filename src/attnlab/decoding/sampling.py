@@ -58,8 +58,8 @@ class Sampler:
     def _restrict(self, scores: Tensor) -> Tensor:
         """Return the scores [N, V] with -inf at the tokens that are not drawn."""
         if self.top_k is not None:
-            smallest = scores.topk(min(self.top_k, scores.size(-1)), dim=-1).values[:, -1:]  # [N, 1]
-            scores = scores.masked_fill(scores < smallest, float("-inf"))
+            largest, ids = scores.topk(min(self.top_k, scores.size(-1)), dim=-1)  # each [N, k]
+            scores = torch.full_like(scores, float("-inf")).scatter(-1, ids, largest)
         if self.top_p is not None:
             ordered, order = scores.sort(dim=-1, descending=True, stable=True)  # [N, V]
             p = ordered.softmax(dim=-1)

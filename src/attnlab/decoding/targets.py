@@ -35,6 +35,8 @@ def with_posterior_weights(
 
     `encoded` is the result of `model.encode(batch)`, if it was computed before.
     """
+    if not any(hypotheses.tokens):
+        return hypotheses
     sources, state = model.encode(batch) if encoded is None else encoded
     counts = torch.tensor([len(tokens) for tokens in hypotheses.tokens])
     rows = torch.arange(len(counts)).repeat_interleave(counts).to(batch.source.device)  # [N]

@@ -25,7 +25,7 @@ from attnlab.errors import UsageError, UserError
 from attnlab.fast import int8_products, search_precision
 from attnlab.files.predictions import Prediction
 from attnlab.nn.seq2seq import TranslationModel
-from attnlab.settings import Count, NotNegative, Positive, PositiveFraction, Seed, Size
+from attnlab.settings import Count, LengthPenalty, Positive, PositiveFraction, Seed, Size
 from attnlab.types import PAD, Batch, Hypotheses
 
 
@@ -66,7 +66,7 @@ class Translator:
 
     vocabularies: Vocabularies
     beam_size: Size = 1
-    length_penalty: NotNegative = 1.0
+    length_penalty: LengthPenalty = 1.0
     early_stopping: bool = False
     max_length: Size = 100
     min_length: Count = 0

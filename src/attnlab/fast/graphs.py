@@ -180,13 +180,14 @@ class StepGraphs:
     def __init__(self) -> None:
         self.cache = Cache()
         self.addresses: list[int] = []
+        self.attention: object = None
 
-    def check(self, tensors: Sequence[Tensor]) -> None:
-        """Forget all graphs if the network's tensors, of any shape, are not where they were."""
+    def check(self, tensors: Sequence[Tensor], attention: object) -> None:
+        """Forget all graphs if the network's tensors are not where they were, or its attention is another."""
         addresses = [part.data_ptr() for part in tensors]
-        if addresses != self.addresses:
+        if addresses != self.addresses or attention is not self.attention:
             self.cache.clear()
-            self.addresses = addresses
+            self.addresses, self.attention = addresses, attention
 
     def __call__(self, step: Callable[..., Any], changing: tuple[Any, ...], constant: Any) -> Any:
         """Compute `step(*changing, constant)`, whose last argument is the same object for many calls."""

@@ -62,7 +62,7 @@ class RepeatsSteps(seq2seq.Seq2Seq):
     def encode_embedded(self, embedded: Tensor, batch: Batch) -> tuple[seq2seq.Encoded, Any]:
         self.products.begin()
         if embedded.is_cuda and not torch.is_grad_enabled():
-            self.products.graphs.check([*self.parameters(), *self.buffers()])
+            self.products.graphs.check([*self.parameters(), *self.buffers()], self.decoder.attention)
         return super().encode_embedded(embedded, batch)
 
     def embed(self, tokens: Tensor) -> tuple[Tensor, Tensor]:

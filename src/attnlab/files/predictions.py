@@ -153,7 +153,7 @@ def pack_weights(weights: NDArray[np.floating[Any]] | None) -> str | None:
     """Encode weights [T, S], each 0 to 1, as base64 with one byte per weight; None if all round to 0."""
     if weights is None:
         return None
-    steps = np.rint(np.asarray(weights, dtype=float) * PACKED_STEPS)
+    steps = np.rint(np.asarray(weights, dtype=float).clip(0, 1) * PACKED_STEPS)
     if not steps.any():
         return None
     return base64.b64encode(steps.astype(np.uint8).tobytes()).decode("ascii")

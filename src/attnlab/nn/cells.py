@@ -45,8 +45,8 @@ class StateShape(NamedTuple):
 class Norms(nn.Module):
     """Layer normalisation inside a cell: LN(W x + b) + LN(U h + b), and o tanh(LN(c')) in an LSTM.
 
-    Ba, Kiros & Hinton 2016 (arXiv 1607.06450), equations 20 to 22 and 26 to 29. Each LN has its own gain and
-    bias.
+    Ba, Kiros & Hinton 2016 (arXiv 1607.06450), equations 20 to 22. Each LN has its own gain and bias, and
+    normalises all gates together, also those of a GRU and its candidate.
     """
 
     def __init__(self, kind: Kind, size: int) -> None:

@@ -25,8 +25,9 @@ class TokenEmbedding(nn.Module):
         vocabulary_size: V
         size: E, the size of a vector.
         dropout: probability of zeroing each element of a vector.
-        word_dropout: probability of zeroing the whole vector of a token (Gal & Ghahramani 2016, arXiv
-            1512.05287; Sennrich & Zhang 2019, arXiv 1905.11901). The vectors that are kept are scaled up.
+        word_dropout: probability of zeroing the whole vector of a token (Sennrich & Zhang 2019, arXiv
+            1905.11901). Each occurrence is drawn on its own, unlike in Gal & Ghahramani (2016, arXiv
+            1512.05287). The vectors that are kept are scaled up.
     """
 
     def __init__(

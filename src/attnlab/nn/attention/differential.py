@@ -51,7 +51,9 @@ class Differential(ScoreWrapper):
         first = self.normaliser(self.score(query, keys, None), mask)  # [B, Q, S]
         second = self.normaliser(self.other.score(query, keys.chunk(2, dim=-1)[1], None), mask)  # [B, Q, S]
         u1, v1, u2, v2 = self.vectors.to(first.dtype)
-        return first - (torch.exp(u1 @ v1) - torch.exp(u2 @ v2) + self.initial) * second, state
+        with torch.autocast(first.device.type, enabled=False):  # a difference of numbers close to 1
+            subtracted = torch.exp(u1 @ v1) - torch.exp(u2 @ v2) + self.initial
+        return first - subtracted * second, state
 
     def context(self, weights: Tensor, memory: Memory) -> Tensor:
         context = super().context(weights, memory)  # [B, Q, D]
@@ -59,4 +61,4 @@ class Differential(ScoreWrapper):
 
     def forward(self, query: Tensor, memory: Memory, keys: Tensor, state: Any) -> tuple[Tensor, Tensor, Any]:
         context, weights, state = super().forward(query, memory, keys, state)
-        return context, weights.clamp(min=0), state
+        return context, weights.clamp(0, 1), state

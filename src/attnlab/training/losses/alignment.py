@@ -18,7 +18,8 @@ class GuidedAlignment(LossTerm):
         -1/N Σ_i Σ_j g_ij log α_ij,    g_ij = a_ij / Σ_k a_ik
 
     The alignment a of a target token (arXiv 1607.01628) is spread evenly over the source tokens that it is
-    linked to. Tokens without a link add nothing, and N counts all target tokens.
+    linked to. Tokens without a link add nothing, and N counts all target tokens. A weight below 1e-10 counts
+    as 1e-10, without a gradient.
 
     Args:
         weight: weight λ of the term in the loss, which needs word alignments of the training data.
