@@ -1,8 +1,9 @@
 """Overrides that are added, swept, or read from the environment."""
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
-from attnlab.config.compose import accept, compose_run
+from attnlab.config.compose import accept, check_sweeps, compose_run
 from attnlab.errors import UsageError
 
 
@@ -44,3 +45,15 @@ def test_numbers_of_a_new_setting_stay_numbers() -> None:
     config = compose_run(["width=24", "rate=1e-3", "encoder.size=${width}", "optimizer.lr=${rate}"])
     assert (config.encoder.size, config.optimizer.lr) == (24, 0.001)
     assert accept(["lang=ady,nan,gre", "variant=${lang}"])[0] == "++lang=ady,'nan',gre"
+
+
+def test_quoted_text_keeps_its_commas() -> None:
+    assert compose_run(["variant='a,1,b'"]).variant == "a,1,b"
+    assert compose_run(["variant=.5"]).variant == ".5"
+
+
+def test_tokenizers_of_both_sides_can_be_swept() -> None:
+    words = ["tokenizer=words,characters", "tokenizer@target_tokenizer=words,symbols"]
+    check_sweeps(OverridesParser.create().parse_overrides(words))
+    with pytest.raises(UsageError, match="give all values of tokenizer@target_tokenizer in one sweep"):
+        check_sweeps(OverridesParser.create().parse_overrides([words[1], words[1]]))

@@ -53,3 +53,11 @@ def test_file_cut_anywhere_continues_with_complete_rows(
     path.unlink()
     file.truncate(0)
     assert not path.exists()
+
+
+def test_numbers_without_a_step_have_that_of_the_row_before(tmp_path: Path) -> None:
+    file = MetricsFile(tmp_path / "metrics.csv")
+    file.log_metrics({"early": 1.0})
+    file.log_metrics({"a": 2.0}, step=7)
+    file.log_metrics({"mine": 3.0})
+    assert read_metrics(file.path) == {"early": [(0, 1.0)], "a": [(7, 2.0)], "mine": [(7, 3.0)]}

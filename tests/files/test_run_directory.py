@@ -106,7 +106,12 @@ def test_interpolations_are_saved_as_their_values(composed: Callable[..., DictCo
         *("callbacks.attention_figures.count=0", "callbacks.attention_weights.count=7", "logger=none"),
         *("trainer.log_every_n_steps=1", "+trainer.profiler=simple", "+trainer.enable_progress_bar=false"),
         *("+trainer.max_steps=-1", "+trainer.num_nodes=1", "+trainer.fast_dev_run=false"),
-        *("+search.setting_of_tomorrow=null", "trainer.accelerator=cpu", "trainer.accelerator=gpu"),
+        *(
+            "+search.setting_of_tomorrow=null",
+            "trainer.accelerator=cpu",
+            "trainer.accelerator=gpu",
+            "fused=true",
+        ),
     ],
 )
 def test_hash_ignores_settings_without_effect(setting: str, composed: Callable[..., DictConfig]) -> None:
@@ -119,6 +124,19 @@ def test_hash_ignores_settings_without_effect(setting: str, composed: Callable[.
 )
 def test_hash_covers_settings_with_effect(setting: str, composed: Callable[..., DictConfig]) -> None:
     assert identify(composed(f"++{setting}")) != identify(composed())
+
+
+def test_validations_counted_in_epochs_or_over_them_are_other_runs(
+    composed: Callable[..., DictConfig],
+) -> None:
+    hashes = {
+        identify(
+            composed(f"++trainer.val_check_interval={interval}", f"++trainer.check_val_every_n_epoch={every}")
+        )
+        for interval in ("7", "0.5")
+        for every in ("1", "null")
+    }
+    assert len(hashes) == 3  # a share of an epoch is always one of an epoch
 
 
 def test_recorded_neutral_value_changes_no_hash(monkeypatch: pytest.MonkeyPatch) -> None:

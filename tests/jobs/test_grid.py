@@ -6,7 +6,7 @@ import pytest
 
 from attnlab.config.options import config_dirs
 from attnlab.errors import UsageError
-from attnlab.jobs.grid import list_jobs
+from attnlab.jobs.grid import list_jobs, split_space
 
 PARAMS = {"seed": "0,1", "variant": "a"}
 ZIPS = [{"encoder.size": "5,7", "decoder.size": "11,13"}]
@@ -68,3 +68,21 @@ def test_glob_finds_the_options_of_a_users_folder(tmp_path: Path) -> None:
 
 def test_sweep_over_dictionaries_gives_a_job_for_each() -> None:
     assert jobs("+x={a:1},{b:[2,3]}", params={}) == ["+x={a:1}", "+x={b:[2,3]}"]
+
+
+def test_groups_of_both_sides_are_different_settings() -> None:
+    target = "tokenizer@target_tokenizer"
+    assert list_jobs({"tokenizer": "words,characters"}, [], {}, [f"{target}=words"]) == [
+        ["tokenizer=words", f"{target}=words"],
+        ["tokenizer=characters", f"{target}=words"],
+    ]
+    space, others = split_space({}, ["tokenizer=characters", f"{target}=words", "a=interval(1,2)"], [])
+    assert ([*space], others) == (["a"], ["tokenizer=characters", f"{target}=words"])
+
+
+def test_numbers_stand_for_further_overrides() -> None:
+    further = {"encoder.size": {5: ["decoder.size=11"], 7: ["decoder.size=13"]}}
+    assert list_jobs({"encoder.size": "5,7"}, [], further, []) == [
+        ["decoder.size=11", "encoder.size=5"],
+        ["decoder.size=13", "encoder.size=7"],
+    ]

@@ -296,3 +296,12 @@ def test_options_of_swept_groups_are_in_the_names_of_the_runs(tmp_path: Path) ->
         for encoder in ("bag", "mingru")
         for attention, readout in (("additive", "softmax"), ("mean", "pointer_generator"))
     }
+
+
+def test_jobs_in_the_foreground_are_those_of_other_launchers(tmp_path: Path) -> None:
+    tiny = (*TINY, *SYNTHETIC, "trainer.max_epochs=1", "logger=none", "callbacks.attention_figures.count=0")
+    sweep = ("train", "-m", "encoder=bag,mingru", "callbacks.averaging.decay=0.9", *tiny)
+    attnlab(*sweep, "hydra/launcher=basic", folder=tmp_path)
+    assert states(tmp_path) == {"additive-bag": "finished", "additive-mingru": "finished"}
+    attnlab(*sweep, folder=tmp_path)
+    assert len([*tmp_path.glob("outputs/*/*/config.yaml")]) == 2

@@ -4,7 +4,9 @@ import pytest
 import torch
 from torch import nn
 
+from attnlab.errors import UserError
 from attnlab.training.learning_rate import HalvingLR, OneCycleLR
+from attnlab.training.module_arguments import schedule_arguments
 
 
 @pytest.mark.parametrize(
@@ -46,3 +48,11 @@ def test_one_cycle_exists_for_every_number_of_steps(steps: int) -> None:
     assert all(0 < rate <= 1 for rate in rates)
     assert rates.index(max(rates)) == (1 if steps >= 10 else 0)
     assert rates[1:] == sorted(rates[1:], reverse=True)
+
+
+def test_schedules_of_steps_are_not_updated_after_epochs() -> None:
+    schedule = {"_target_": "torch.optim.lr_scheduler.CosineAnnealingLR"}
+    arguments = schedule_arguments(0.1, interval="step", needs={"T_max": "total_steps"}, schedule=schedule)
+    assert arguments["scheduler_needs"] == {"T_max": "total_steps"}
+    with pytest.raises(UserError, match="this schedule counts steps"):
+        schedule_arguments(0.1, interval="epoch", needs={"T_max": "total_steps"}, schedule=schedule)

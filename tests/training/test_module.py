@@ -20,14 +20,14 @@ from attnlab.decoding.translator import Translator
 from attnlab.errors import UserError
 from attnlab.files.metrics_file import read_metrics
 from attnlab.files.predictions import read_predictions
-from attnlab.files.run_directory import Run, prepare_run, run_of
+from attnlab.files.run_directory import Run
 from attnlab.training import components
 from attnlab.training.callbacks import progress
 from attnlab.training.callbacks.checkpoints import LastCheckpoint
 from attnlab.training.callbacks.guard import Guard
 from attnlab.training.callbacks.outputs import AttentionFigures, AttentionWeights, Predictions
 from attnlab.training.loggers import MetricsFile
-from attnlab.training.recipe import log_shorter_run, log_untrained
+from attnlab.training.recipe import log_untrained
 from attnlab.types import PAD, Batch
 from tiny_runs import QUIET, SYNTHETIC, TINY, build_all, training_loss
 
@@ -440,25 +440,6 @@ def test_run_whose_last_validation_was_the_best_or_the_only_one_is_logged(
     monitored = OmegaConf.create({"monitor": "val/x", "mode": mode})
     log_untrained(monitored, {name: list(enumerate(values)) for name, values in logged.items()}, 96)
     assert caplog.messages == ([] if message is None else [message])
-
-
-def test_finished_run_that_differs_in_its_length_is_named(
-    composed: Composed, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    settings = (*TINY, f"paths.output={tmp_path}")
-    for other, status in (("seed=1", "finished"), ("optimizer.lr=0.5", "finished"), ("seed=0", "running")):
-        run = prepare_run(composed(*settings, "trainer.max_epochs=3", other))
-        run.write_result(status, metrics={"val/loss": 1.0})
-    longer = composed(*settings, "trainer.max_epochs=9")
-    caplog.set_level("INFO")
-    log_shorter_run(longer, run_of(longer))
-    assert not caplog.messages
-    shorter = prepare_run(composed(*settings, "trainer.max_epochs=4"))
-    shorter.write_result("finished", metrics={"val/loss": 1.0})
-    log_shorter_run(longer, run_of(longer))
-    (message,) = caplog.messages
-    assert "trainer.max_epochs=4" in message
-    assert f"init.from={shorter.directory} " in message
 
 
 def test_strategies_of_notebooks_are_refused(composed: Composed, tmp_path: Path) -> None:

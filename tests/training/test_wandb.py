@@ -22,7 +22,7 @@ from attnlab.files.metrics_file import append_metrics, read_metrics
 from attnlab.files.run_directory import Run, prepare_run
 from attnlab.training import loggers
 from attnlab.training.callbacks.checkpoints import BestCheckpoint
-from attnlab.training.loggers import finish_wandb, wandb_logger
+from attnlab.training.loggers import TolerantWandbLogger, finish_wandb, wandb_logger
 from commands import TINY_REVERSE, attnlab
 from wandb_files import read_offline, records
 
@@ -107,6 +107,18 @@ def test_arguments_summary_and_artifacts(run: Run, tmp_path: Path, monkeypatch: 
     assert logged["summary"].items() >= {**lowest, "val/loss": 2.0, "val/exact_match": 0.2}.items()
     assert "best/train/loss" not in logged["summary"]
     assert [row["gradients/bias/values"] for row in logged["history"]] == [[3]] * 3
+
+
+def test_best_values_that_were_sent_are_kept_by_a_resumed_run(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.csv"
+    for step, loss in ((9, 0.5), (19, 0.9)):
+        append_metrics(path, {"val/loss": loss}, epoch=0, step=step)
+    summary = {"trainer/global_step": 19}
+    experiment: Any = SimpleNamespace(resumed=True, summary=summary)
+    logger = TolerantWandbLogger(experiment, watched=None, log_model=False)
+    logger.replay(path)
+    logger._update_best({"val/loss": 0.8})
+    assert summary["best/val/loss"] == 0.5
 
 
 def test_rows_of_the_metrics_file_are_replayed(run: Run) -> None:

@@ -4,8 +4,11 @@ The best run is that with the best value of the metric in the sweep's configurat
 """
 
 import argparse
+import json
+import re
 import shlex
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from attnlab.errors import UserError
@@ -36,5 +39,13 @@ def main(options: argparse.Namespace) -> int:
 
 def _overrides(sweep: Mapping[str, Any], settings: Mapping[str, Any]) -> list[str]:
     """Return the overrides of a run: those in the command of its sweep, and its values of the parameters."""
-    fixed = [word for word in sweep.get("command", []) if "=" in word and "${" not in word]
-    return [*fixed, *(f"{name}={settings[name]}" for name in sweep["parameters"] if name in settings)]
+    command = sweep.get("command", [])
+    folders = [word for pair in pairwise(command) if pair[0] == "--config-dir" for word in pair]
+    fixed = [word for word in command if "=" in word and "${" not in word and word not in folders]
+    values = {name: settings[name] for name in sweep["parameters"] if name in settings}
+    return [*folders, *fixed, *(f"{name}={_as_value(value)}" for name, value in values.items())]
+
+
+def _as_value(value: Any) -> str:
+    plain = isinstance(value, str) and re.fullmatch(r"[\w./-]+", value)
+    return value if plain else json.dumps(value, ensure_ascii=False)

@@ -11,6 +11,7 @@ Exit codes: 0 done, 1 failed, 2 usage error, 75 interrupted.
 
 import argparse
 import ast
+import io
 import os
 import re
 import sys
@@ -50,7 +51,7 @@ UNEXPECTED = "unexpected error; --traceback shows where"
 def main() -> None:
     """Run the command line and exit with its exit code."""
     if sys.stdout is None:  # it was closed before the start
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(io.FileIO(os.devnull, "w")), encoding="utf-8")
     replace_standard_streams(required=True)
     code = run(sys.argv[1:])
     interruption.ignore_signals()

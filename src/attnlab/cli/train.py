@@ -5,6 +5,7 @@ Hydra composes the configurations, and a worker process trains each run.
 
 import argparse
 import os
+import shlex
 import sys
 import warnings
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from hydra.core.plugins import Plugins
 
 from attnlab.config import hydra_versions
 from attnlab.config.compose import accept, check_overrides, check_shown, check_sweeps, usage_errors
-from attnlab.config.options import user_folders
+from attnlab.config.options import key_of, user_folders
 from attnlab.errors import INTERRUPTED, UsageError, UserError
 from attnlab.jobs.grid import split_zip
 from attnlab.jobs.train_task import TrainTask
@@ -39,7 +40,7 @@ def main(parsed: argparse.Namespace) -> int:
         raise UsageError(f"{PREPARE} prints the directory of one run: remove -m")
     sys.argv = ["attnlab train", *arguments]
     folders = [f"--config-dir={folder}" for folder in user_folders()]
-    os.environ["ATTNLAB_COMMAND"] = " ".join(["attnlab train", *folders, *arguments])
+    os.environ["ATTNLAB_COMMAND"] = shlex.join(["attnlab", "train", *folders, *arguments])
     try:
         with _one_line_errors():
             _compose_and_train(arguments, task)
@@ -65,7 +66,7 @@ def _compose_and_train(arguments: list[str], task: TrainTask) -> None:
     if options.multirun:
         parsed = OverridesParser.create().parse_overrides(overrides)
         check_sweeps(parsed)
-        task.swept = {override.key_or_group for override in parsed if override.is_sweep_override()}
+        task.swept = {key_of(override) for override in parsed if override.is_sweep_override()}
     if options.cfg in ("job", "all") and not options.multirun and not task.zips:
         check_shown(overrides)
     # Hydra's parser needs the options before the overrides

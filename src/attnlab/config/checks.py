@@ -49,7 +49,7 @@ HYDRA_KEYS = ("_target_", "_partial_", "_convert_", "_recursive_", "_args_")
 
 TARGET = r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+"  # Dotted name of a class or function
 
-TRAINING_METRICS = ("train/loss", "train/loss_epoch")
+TRAINING_METRICS = ("train/loss_epoch",)  # train/loss exists at logged steps only
 
 
 def check_settings(config: DictConfig) -> None:

@@ -16,6 +16,7 @@ from hydra.core.override_parser.types import Override, QuotedString, RangeSweep
 from hydra.errors import HydraException, OverrideParseException
 from omegaconf import DictConfig, OmegaConf, open_dict, read_write
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from attnlab.config.checks import (
     HYDRA_KEYS,
@@ -33,6 +34,7 @@ from attnlab.config.options import (
     check_name,
     default_options,
     defaults_of,
+    key_of,
     keys_of,
     options_of,
     read_option,
@@ -136,8 +138,10 @@ def _is_text(name: str) -> bool:
 
 def _quote_texts(value: str, *, null: bool, numbers: bool) -> str:
     """Quote the values of an override, or of a sweep, that Hydra would read as numbers, flags or null."""
+    if value[:1] in ("'", '"'):
+        return value
     others = r"nan|[+-]?inf|true|false|[+-]?\d[\d_.]*e[+-]?\d+|[+-]?\d+(_\d+)+"
-    others += "|null" * null + r"|[+-]?\d+(\.\d*)?" * (null and numbers)
+    others += "|null" * null + r"|[+-]?(\d+\.?\d*|\.\d+)" * (null and numbers)
     values = value.split(",")
     return ",".join(f"'{each}'" if re.fullmatch(others, each, re.IGNORECASE) else each for each in values)
 
@@ -184,8 +188,8 @@ def check_sweeps(overrides: Sequence[Override]) -> None:
     for override in overrides:
         if isinstance(override.value(), RangeSweep) and not [*override.sweep_string_iterator()]:
             raise UsageError(f"{override.input_line}: the sweep is empty; range(START,STOP) has no STOP")
-    for key, count in Counter(override.key_or_group for override in overrides).items():
-        given = [override for override in overrides if override.key_or_group == key]
+    for key, count in Counter(map(key_of, overrides)).items():
+        given = [override for override in overrides if key_of(override) == key]
         if count > 1 and any(override.is_sweep_override() for override in given):
             words = " ".join(str(override.input_line) for override in given)
             values = ",".join(override.get_value_string() for override in given)
@@ -324,7 +328,7 @@ def usage_errors() -> Iterator[None]:
     """Raise Hydra's errors inside the block as `UsageError`."""
     try:
         yield
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, YAMLError) as error:
         raise UsageError(explain(error)) from error
 
 

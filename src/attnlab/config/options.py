@@ -54,6 +54,11 @@ def check_name(key: str) -> None:
         raise UsageError(f"{key} is no setting: {answer}")
 
 
+def key_of(override: Any) -> str:
+    """Return what one of Hydra's overrides changes, with its package: "tokenizer@target_tokenizer"."""
+    return str(override.get_key_element()).lstrip("+~")
+
+
 def user_folders() -> list[Path]:
     """Return the user's folders of options."""
     return [Path(folder) for folder in os.environ.get(CONFIG_DIR, "").split(os.pathsep) if folder]
@@ -79,7 +84,8 @@ def config_dirs(folders: Sequence[str]) -> Iterator[None]:
 
 
 def check_user_folders() -> None:
-    """Raise `UsageError` at a user's folder that does not exist or replaces a shipped option."""
+    """Raise `UsageError` at a user's folder that does not exist, or replaces an option of another one."""
+    seen: dict[Path, Path] = {}
     for folder in user_folders():
         if not folder.is_dir():
             raise UsageError(f"--config-dir {folder}: no such folder")
@@ -87,6 +93,8 @@ def check_user_folders() -> None:
             if (CONF / (name := path.relative_to(folder))).exists():
                 option = f"{name.parent.as_posix()}={name.stem}"
                 raise UsageError(f"{path}: attnlab has an option {option} of its own. Rename the file")
+            if (other := seen.setdefault(name, path)).resolve() != path.resolve():
+                raise UsageError(f"{path}: {other} has the same name. Rename one of the files")
 
 
 def _option_files(group: str) -> dict[str, Path]:
@@ -170,7 +178,10 @@ def value_at(node: Any, path: Sequence[str]) -> Any:
 
 def read_option(group: str, option: str) -> dict[str, Any]:
     """Return the content of an option's file."""
-    return cached_yaml(_option_files(group)[option])  # type: ignore[no-any-return]
+    path = _option_files(group)[option]
+    if not isinstance(content := cached_yaml(path), dict):
+        raise UsageError(f"{path}: an option is a mapping of settings, KEY: VALUE")
+    return content
 
 
 def option_text(group: str, option: str) -> str:

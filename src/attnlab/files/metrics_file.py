@@ -13,7 +13,7 @@ from attnlab.files.writing import name_full_disk
 COLUMNS = ("epoch", "step", "metric", "value")
 
 
-def append_metrics(path: Path, metrics: Mapping[str, float], *, epoch: int | None, step: int | None) -> None:
+def append_metrics(path: Path, metrics: Mapping[str, float], *, epoch: int | None, step: int) -> None:
     """Append one line per metric; values are written with all their digits."""
     with name_full_disk(path), path.open("a", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)

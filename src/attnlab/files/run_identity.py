@@ -41,6 +41,7 @@ NEUTRAL: Mapping[str, Any] = {
     "data.metrics": [],
     "data.min_probability": 0.0,
     "embedding._target_": "attnlab.nn.embedding.TokenEmbedding",
+    "fused": True,
     "features._target_": "attnlab.nn.features.Concatenated",
     "loss.terms.alignment._target_": "attnlab.training.losses.alignment.GuidedAlignment",
     "loss.terms.coverage._target_": "attnlab.training.losses.coverage.Coverage",
@@ -94,6 +95,9 @@ def identity(settings: Mapping[Any, Any]) -> dict[str, Any]:
         flat[f"loss.{term}"] = flat.pop(f"loss.terms.{term}.weight", 0.0)
     if "trainer.accelerator" in flat:
         flat["trainer.accelerator"] = "auto"  # not left out: the hashes of earlier versions cover it
+    if type(flat.get("trainer.val_check_interval")) is int:  # with null, batches are counted over epochs
+        every = flat.get("trainer.check_val_every_n_epoch", 1)
+        flat["trainer.check_val_every_n_epoch"] = None if every is None else str(every)
     excluded = NO_EFFECT if flat.get("batching.shards") is None else (*NO_EFFECT, *DEVICE_COUNTS)
     sections = tuple(f"{name}." for name in excluded)
     return {

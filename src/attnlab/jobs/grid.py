@@ -12,7 +12,7 @@ from typing import Any
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Glob, Override
 
-from attnlab.config.options import options_of
+from attnlab.config.options import key_of, options_of
 from attnlab.errors import UsageError
 
 Axis = dict[str, list[str]]
@@ -59,7 +59,7 @@ def split_space(
     `arguments` replace sweeps of the same settings in `params`. Those of `compare` are not searched.
     """
     words = [*(f"{key}={values}" for key, values in params.items()), *arguments]
-    given = {each.key_or_group: each for each in OverridesParser.create().parse_overrides(words)}
+    given = {key_of(each): each for each in OverridesParser.create().parse_overrides(words)}
     if missing := [key for key in compare if key not in given]:
         raise UsageError(f"hydra.sweeper.compare: {missing[0]} has no values: give {missing[0]}=A,B")
     searched = [key for key, each in given.items() if each.is_sweep_override() and key not in compare]
@@ -71,7 +71,8 @@ def expand(job: Sequence[str], further: Further) -> list[str]:
     """Return the overrides of a job with those that its values stand for."""
     given = dict(override.lstrip("+").split("=", maxsplit=1) for override in job)
     added = []
-    for key, by_value in further.items():
+    for key, values in further.items():
+        by_value = {str(value): words for value, words in values.items()}
         if given.get(key) not in by_value:
             raise UsageError(f"{key}={given.get(key)}: choose from {', '.join(by_value)}")
         added += [word for word in by_value[given[key]] if word.partition("=")[0] not in given]
@@ -92,7 +93,7 @@ def _zip_values(overrides: Sequence[str]) -> Axis:
 
 def _values(overrides: Sequence[str]) -> Axis:
     parsed = OverridesParser.create().parse_overrides([*overrides])
-    return {str(override.key_or_group): _single_values(override) for override in parsed}
+    return {key_of(override): _single_values(override) for override in parsed}
 
 
 def _single_values(override: Override) -> list[str]:

@@ -1,7 +1,8 @@
 """Hydra's task function of `attnlab train`, for single runs and for sweeps. Imports no torch."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from hydra.core.config_loader import ConfigLoader
 from hydra.core.hydra_config import HydraConfig
@@ -81,6 +82,9 @@ class TrainTask:
         return 1 if code == IN_USE else code
 
     def _train_job(self, config: DictConfig) -> float | None:
+        hydra = HydraConfig.get()  # this launcher does not call `compose_job`
+        self._name_options(config, hydra.overrides.task, hydra.runtime.choices)
+        check_composed(config)
         run = self.ledger.prepare(config)
         if _train_unless_finished(run) == INTERRUPTED:
             raise KeyboardInterrupt
@@ -96,19 +100,17 @@ class TrainTask:
         key = tuple(overrides)
         if key not in self._composed:
             composed: DictConfig = loader.load_sweep_config(sweep, accept([*overrides]))
-            self._name_options(composed, overrides)
+            self._name_options(composed, overrides, composed.hydra.runtime.choices)
             self._composed[key] = resolve(composed), composed
         return self._composed[key]
 
-    def _name_options(self, config: DictConfig, overrides: Sequence[str]) -> None:
+    def _name_options(self, config: DictConfig, overrides: Sequence[str], choices: Mapping[str, Any]) -> None:
         """Append the options of swept groups to the default variant, the option of attention."""
         default = OmegaConf.to_container(config, resolve=False)["variant"]  # type: ignore[index,call-overload]
         if default != cached_yaml(CONF / "train.yaml")["variant"]:
             return
         chosen = dict(override.lstrip("+").split("=", 1) for override in overrides if "=" in override)
-        groups = [
-            key for key in chosen if key in self.swept - UNNAMED and key in config.hydra.runtime.choices
-        ]
+        groups = [key for key in chosen if key in self.swept - UNNAMED and key in choices]
         config.variant = "-".join([default, *(re.sub(r"[^\w.+]+", "_", chosen[key]) for key in groups)])
 
     def train_batch(self, configs: Sequence[DictConfig], scheduler: Scheduler) -> list[float | None]:

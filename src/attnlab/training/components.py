@@ -114,7 +114,8 @@ def build_module(
 def check_monitored(config: DictConfig, module: Seq2SeqModule, data: Seq2SeqData) -> None:
     """Raise `UserError` if the texts of a validation do not define a monitored score."""
     batches = [*data.val_dataloader().sampler]
-    limit = config.trainer.get("limit_val_batches", 1.0)
+    limit = config.trainer.get("limit_val_batches")
+    limit = 1.0 if limit is None else limit
     count = limit if isinstance(limit, int) else max(1, int(limit * len(batches)))
     pairs = [data.pairs("val")[index] for batch in batches[:count] for index in batch]
     limited = f" with trainer.limit_val_batches={limit}" * (count < len(batches))

@@ -37,6 +37,7 @@ class MetricsFile(Logger):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.path = path
+        self.step = 0
 
     @property
     def name(self) -> str:
@@ -54,7 +55,8 @@ class MetricsFile(Logger):
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         epoch = int(metrics["epoch"]) if "epoch" in metrics else None
         values = {metric: value for metric, value in metrics.items() if metric != "epoch"}
-        append_metrics(self.path, values, epoch=epoch, step=step)
+        self.step = self.step if step is None else step  # Lightning allows calls without a step
+        append_metrics(self.path, values, epoch=epoch, step=self.step)
 
     def flush(self) -> int:
         """Flush the file to disk and return its length in bytes."""
@@ -112,12 +114,22 @@ class TolerantWandbLogger(WandbLogger):
             self.experiment.summary.update(self.best)
 
     @rank_zero_only
+    def finalize(self, status: str) -> None:
+        """Upload checkpoints, if that is set."""
+        try:
+            super().finalize(status)
+        except Exception as error:
+            log.warning("Weights & Biases: the end of the run could not be sent: %s", error)
+
+    @rank_zero_only
     def replay(self, path: Path) -> None:
         """Log all rows of metrics.csv again: a run that was killed has lost the last ones."""
         sent = self.experiment.summary.get("trainer/global_step", -1) if self.experiment.resumed else -1
         for epoch, step, metrics in read_rows(path):
             if step > sent:
                 self.log_metrics(metrics if epoch is None else {**metrics, "epoch": epoch}, step)
+            else:
+                self._update_best(metrics)
 
     @rank_zero_only
     def log_graph(self, model: Any, input_array: Any = None) -> None:

@@ -70,8 +70,13 @@ def schedule_arguments(
         interval: update after every step or epoch.
         needs: arguments of the schedule that are computed from the run.
         schedule: the schedule.
+
+    Raises:
+        UserError: if a schedule that counts steps is updated after epochs.
     """
     follows = {"max_lr": "lr"} if lr is not None and schedule.get("max_lr") == lr else {}
+    if interval == "epoch" and any(accepts(schedule, argument) for argument in needs):
+        raise UserError("scheduler.interval=epoch: this schedule counts steps: set scheduler.interval=step")
     return {
         "scheduler": constructor(schedule),
         "scheduler_needs": {

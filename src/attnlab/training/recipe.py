@@ -9,7 +9,7 @@ from typing import Any
 from lightning import LightningModule, Trainer, seed_everything
 from lightning.fabric.utilities.exceptions import MisconfigurationException
 from lightning.pytorch.callbacks import LambdaCallback
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from torch import Tensor
 
 from attnlab.config.checks import check_settings
@@ -20,7 +20,6 @@ from attnlab.errors import UserError
 from attnlab.fast import describe_speed
 from attnlab.files.metrics_file import read_metrics
 from attnlab.files.run_directory import Run
-from attnlab.files.run_identity import identity
 from attnlab.metrics import registry
 from attnlab.metrics.registry import describe_foreign, signatures
 from attnlab.nn.seq2seq import Seq2Seq
@@ -36,9 +35,6 @@ from attnlab.training.loggers import MetricsFile, TolerantWandbLogger
 from attnlab.training.own_parts import describe_code, warn_of_changed_code
 
 log = logging.getLogger(__name__)
-
-LENGTHS = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time")
-"""Settings that limit the length of a training."""
 
 PERFECT = 99.9  # Percentage of right outputs from which more training is not suggested
 
@@ -56,8 +52,6 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     loggers = [metrics, *components.build_loggers(config, run)]  # first, so that they record later failures
 
     # Data and network
-    if not run.last.is_file():
-        log_shorter_run(config, run)
     module, data, report = build_objects(config, run=run)
     network, corpus, contents = module.network, data.corpus, module.contents
     assert isinstance(network, Seq2Seq)
@@ -78,7 +72,9 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
     # Training
     checkpoint = _checkpoint_to_resume(run, metrics, contents)
     if checkpoint is not None:
-        warn_of_changed_code(run.read_result().get("code"), config)
+        recorded = run.read_result().get("code")
+        warn_of_changed_code(recorded, config)
+        report |= {"code": recorded} if recorded else {}  # that of the start
     for logger in loggers:
         if isinstance(logger, TolerantWandbLogger):
             logger.replay(run.metrics)
@@ -134,29 +130,6 @@ def train(config: DictConfig, run: Run) -> dict[str, float]:
         for path in sorted(run.directory.glob("fit-profile*")):
             log.info("profile: %s", path)
     return scores
-
-
-def log_shorter_run(config: DictConfig, run: Run) -> None:
-    """Log that a shorter run with otherwise equal settings has finished, and how to start from it."""
-
-    def without_lengths(config: Any) -> dict[str, Any]:
-        settings = identity(OmegaConf.to_container(config, resolve=True))  # type: ignore[arg-type]
-        return {name: value for name, value in settings.items() if name not in LENGTHS}
-
-    prefix = run.directory.name.rpartition("-")[0]
-    others = [Run(file.parent) for file in run.directory.parent.glob(f"{prefix}-*/config.yaml")]
-    for other in sorted(others, key=lambda other: other.hash):
-        if other == run or other.read_result().get("status") != "finished":
-            continue
-        settings = other.read_config()
-        if without_lengths(settings) == without_lengths(config):
-            limits = {name: OmegaConf.select(settings, name) for name in LENGTHS}
-            log.info(
-                "a run with other limits (%s) has finished; add init.from=%s to start from its weights",
-                ", ".join(f"{name}={value}" for name, value in limits.items() if value is not None),
-                other.directory,
-            )
-            return
 
 
 def _log_data(corpus: Corpus, vocabularies: Vocabularies, training_sources: Tensor) -> dict[str, list[int]]:
