@@ -1,4 +1,4 @@
-"""Print the table and the comparisons of this folder's README from results.csv.
+"""Print the table of this folder's README from results.csv.
 
 python summary.py [RUNS]: with the folder of the run directories, write results.csv first.
 """
@@ -12,14 +12,12 @@ from pathlib import Path
 from sacrebleu.metrics.bleu import BLEU
 
 from attnlab.report.collect import collect
-from attnlab.report.comparison import compare
 from attnlab.report.record import RunRecord
 from attnlab.report.results_file import format_results, read_results
 
 SHORT = runpy.run_path(str(Path(__file__).parents[1] / "short_tables.py"))
 RESULTS = Path(__file__).with_name("results.csv")
 METRICS = ("test/bleu", "test/lowercase/bleu", "test/chrf", "val/bleu")
-TESTED = ("test/bleu", "test/chrf")
 
 
 def main(runs: str | None = None) -> None:
@@ -30,8 +28,6 @@ def main(runs: str | None = None) -> None:
         RESULTS.write_text(format_results(replace(collected, runs=finished)))
     study = replace(read_results(RESULTS), selected_metrics=METRICS)
     print(SHORT["scores"](study, parameters=True))
-    tested = replace(study, selected_metrics=TESTED)
-    print(SHORT["tests"](compare(tested, all_pairs=True)), end="")
 
 
 def with_lowercase_score(run: RunRecord) -> RunRecord:

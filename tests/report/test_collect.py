@@ -111,7 +111,7 @@ def test_undefined_scores_are_kept_with_their_reasons(tmp_path: Path) -> None:
         ("result.json", '{"status": "done"}', "unknown status 'done'"),
         ("result.json", '{"status": "finished"}', "has status 'finished' but no metrics"),
         ("result.json", '{"status": "finished", "metrics": {"test/bleu": null}}', "but no metrics"),
-        ("config.yaml", "name: [", "config.yaml is not a valid configuration"),
+        ("config.yaml", "name: [", "config.yaml is not valid YAML"),
         ("config.yaml", "a: 1", "lacks name, variant, seed"),
         ("config.yaml", "- a", "it is not a mapping"),
         ("config.yaml", "{name: n, variant: dot, seed: [1]}", "seed=[1], which is not a whole number"),

@@ -12,6 +12,7 @@ from attnlab.metrics import registry
 from attnlab.metrics.texts import Texts
 from attnlab.report.collect import collect
 from attnlab.report.comparison import Comparison, by_question, compare, compare_pair
+from attnlab.report.resampling import interval_over_sentences
 from attnlab.report.statistics import holm
 from attnlab.report.study import Study
 from attnlab.report.study_tables import build_tables, comparisons_table, scores_table
@@ -203,7 +204,7 @@ def test_bleu_over_sentences_has_the_tokenizer_of_the_signature(tmp_path: Path) 
 
     words = replace(collected.runs[0], signatures={})
     mixed = replace(collected, runs=[words, *collected.runs[1:]])
-    assert [row.over for row in compare(mixed)] == ["seeds"]
+    assert compare(mixed) == []
     assert scores_table(mixed).notes[2:] == [
         "BLEU is not comparable: the runs have different tokenizers (13a, zh)."
     ]
@@ -384,7 +385,7 @@ def test_runs_before_and_after_an_edit_of_a_class_are_two_variants(tmp_path: Pat
         (new, "none"),
     }
     assert build_tables(found, [])[0].notes[1:] == [
-        f"Not compared with each other, since the code of mech.Gaussian differs: {old}, {new}."
+        f"Not compared with each other, since the code of mech.Gaussian differs: {old}; {new}."
     ]
 
 
@@ -398,6 +399,58 @@ def test_runs_before_and_after_a_change_of_their_data_are_two_variants(tmp_path:
     assert compare(found) == []
 
 
+def test_equal_settings_on_other_data_are_no_duplicates(tmp_path: Path) -> None:
+    for folder, digest in (("old", "a"), ("new", "b"), ("copy", "b")):
+        with_data(write_run(tmp_path / folder, "dot"), train="t", test=digest * 64)
+    found = collect([tmp_path])
+    assert {*found.by_variant()} == {"dot · test data aaaaaaaa", "dot · test data bbbbbbbb"}
+    assert [run.error for run in found.unfinished] == [f"duplicate of {found.finished[1].directory}"]
+
+
+def test_code_that_differs_between_data_sets_is_no_model_of_several(tmp_path: Path) -> None:
+    for lang, digest in (("aa", "1"), ("bb", "1"), ("cc", "2")):
+        for variant, score in (("none", 1.0), ("mine", 2.0 + (lang == "bb"))):
+            settings = {"attention": {"_target_": variant}, "data": {"train": lang}, "lang": lang}
+            run = write_run(tmp_path, f"{variant}-{lang}", scores={"test/bleu": score}, **settings)
+            with_data(run, test=lang)
+            if variant == "mine":
+                with_code(run, mech_Mine=digest * 64)
+    found = collect([tmp_path])
+    assert [*found.models] == ["none"]
+    assert [each.over for each in compare(found)] == ["seeds"] * 3
+
+
+def test_a_metric_of_some_data_sets_leaves_the_others_in_the_average(tmp_path: Path) -> None:
+    for lang in ("aa", "bb", "cc"):
+        for variant, score in (("none", 0.1), ("dot", 0.5)):
+            scores = {"test/exact_match": score} | ({} if lang == "cc" else {"test/bleu": score})
+            settings = {"attention": {"_target_": variant}, "data": {"train": lang}, "lang": lang}
+            run = write_run(tmp_path, f"{variant}-{lang}", scores=scores, **settings)
+            with_data(run, test=lang)
+    found = replace(collect([tmp_path]), selected_metrics=("test/bleu", "test/exact_match"))
+    assert {name: [*by_data] for name, by_data in found.models.items()} == {
+        model: ["lang=aa", "lang=bb", "lang=cc"] for model in ("dot", "none")
+    }
+    assert [each.data_sets for each in compare(found) if each.over == "data"] == [2, 3]
+    only = replace(found, selected_metrics=("test/bleu",))
+    assert [part.metrics for part in only.parts] == [["test/bleu"], ["test/bleu"], []]
+
+
+def test_files_of_data_with_similar_names_are_different(tmp_path: Path) -> None:
+    for lang in ("c++", "c#", "x" * 200):
+        with_data(write_run(tmp_path, "dot", data={"train": lang}, lang=lang), test=lang)
+    suffixes = [part.suffix for part in collect([tmp_path]).parts]
+    assert len({*suffixes}) == 3
+    assert max(map(len, suffixes)) < 80
+
+
+def test_words_that_are_wrong_are_one_hypothesis(tmp_path: Path) -> None:
+    scores = {"val/wer": 40.0, "val/ser": 0.2, "val/exact_match": 0.6}
+    for variant in ("dot", "none"):
+        write_run(tmp_path, variant, scores=scores, sentences=[("w", "a", "a"), ("v", "b", "a")], split="val")
+    assert collect([tmp_path]).metrics == ["val/wer"]
+
+
 def test_data_that_follow_the_seed_are_compared_by_seed(tmp_path: Path) -> None:
     for variant in ("dot", "none"):
         for seed in range(2):
@@ -406,3 +459,8 @@ def test_data_that_follow_the_seed_are_compared_by_seed(tmp_path: Path) -> None:
     found = collect([tmp_path])
     assert {variant: len(runs) for variant, runs in found.by_variant().items()} == {"dot": 2, "none": 2}
     assert [each.seeds for each in compare(found)] == [2]
+    outputs = [("3", "a", "a"), ("4", "b", "a"), ("5", "c", "c")]
+    for seed in range(2):
+        sentences = [(f"{source}{seed}", *texts) for source, *texts in outputs]
+        write_run(tmp_path / "x", "x", seed, scores={"test/exact_match": 0.6}, sentences=sentences)
+    assert interval_over_sentences(collect([tmp_path / "x"]).runs, "test/exact_match") is None

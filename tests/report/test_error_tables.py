@@ -85,7 +85,7 @@ def test_errors_of_all_seeds_of_a_variant_with_aligned_source_tokens(tmp_path: P
     ]
     edits, shares = error_figures(errors_of_words(study), styles_of(study))
     assert [text.get_text() for text in edits.figure.axes[0].get_yticklabels()] == ["p > x", "s > ∅", "∅ > u"]
-    assert [*edits.figure.axes[0].lines[0].get_xdata()] == [2, 1, 1]
+    assert [*edits.figure.axes[0].lines[0].get_xdata()] == pytest.approx([200 / 6, 100 / 6, 100 / 6])
     assert [text.get_text() for text in shares.figure.axes[0].get_yticklabels()] == [
         *("feature N", "feature PL", "feature V", "source unknown", "source known"),
     ]
@@ -119,7 +119,7 @@ def test_a_token_that_looks_like_a_missing_one_is_drawn(tmp_path: Path) -> None:
     study = collect([tmp_path])
     edits, _ = error_figures(errors_of_words(study), styles_of(study))
     assert [text.get_text() for text in edits.figure.axes[0].get_yticklabels()] == ["p > ∅"]
-    assert [*edits.figure.axes[0].lines[0].get_xdata()] == [2]
+    assert [*edits.figure.axes[0].lines[0].get_xdata()] == pytest.approx([200 / 6])
 
 
 def test_equal_outputs_keep_the_confidence_of_their_own_seed(tmp_path: Path) -> None:

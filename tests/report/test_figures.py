@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from attnlab.report import figures
 from attnlab.report.collect import collect
-from attnlab.report.figures import StudyFigure, draw_figures, styles_of, to_svg, write_figures
+from attnlab.report.figures import StudyFigure, draw_figures, short_names, styles_of, to_svg, write_figures
 from attnlab.report.study import Study
 from attnlab.report.style import COLOURS, INK, MUTED, RULE, variant_styles
 from run_files import study as runs_of
@@ -236,3 +236,8 @@ def test_models_are_drawn_over_data_sets_in_their_order(tmp_path: Path) -> None:
     assert curves[dot].tolist() == pytest.approx([17.5, 8.75, 4.375])
     assert curves[none].tolist() == pytest.approx([7.5, 3.75, 1.875])
     assert styles_of(study)["dot-length5"] == styles_of(study)["dot-length20"]
+
+
+def test_names_that_begin_alike_are_not_shortened_to_one() -> None:
+    names = ["location_sensitive · decoder.size=64", "location_sensitive · decoder.size=128", "x" * 40]
+    assert short_names(names) == [*names[:2], f"{'x' * 29}…"]

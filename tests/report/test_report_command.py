@@ -8,7 +8,7 @@ import pytest
 
 from attnlab.cli.main import run
 from commands import attnlab
-from run_files import write_run
+from run_files import with_data, write_run
 
 
 def write_study(folder: Path) -> None:
@@ -72,6 +72,22 @@ def test_reports_in_one_folder_have_their_own_files(tmp_path: Path) -> None:
         assert run(["report", str(tmp_path / name), "-o", str(tmp_path / f"{name}.html")]) == 0
     for name in ("dot", "none"):
         assert f"\n{name}," in (tmp_path / f"{name}_files" / "results.csv").read_text()
+
+
+def test_files_of_an_earlier_report_go_and_columns_are_written_once(tmp_path: Path) -> None:
+    for lang in ("aa", "bb"):
+        settings = {"data": {"train": lang}, "decoder": {"size": ord(lang[0])}, "lang": lang}
+        with_data(write_run(tmp_path, f"dot-{lang}", **settings), test=lang)
+    output = tmp_path / "report.html"
+    assert run(["report", str(tmp_path), "-o", str(output)]) == 0
+    earlier = {*(tmp_path / "report_files" / "tables").glob("*-lang-*")}
+    notes = tmp_path / "report_files" / "tables" / "notes.txt"
+    notes.write_text("mine")
+    only = [str(path) for path in tmp_path.glob("reverse/*") if "dot-aa" in path.name]
+    assert run(["report", *only, "-o", str(output), "--columns", "BLEU", "BLEU"]) == 0
+    assert earlier
+    assert not any(path.exists() for path in earlier)
+    assert notes.exists()
 
 
 def test_control_characters_of_foreign_names_are_escaped(

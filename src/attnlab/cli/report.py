@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from attnlab.report.study import Study
     from attnlab.report.tables import Table
 
+WRITTEN = (".csv", ".md", ".pdf", ".svg", ".tex")  # Suffixes of the files of a report, of which old ones go
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
@@ -105,10 +107,16 @@ def main(options: argparse.Namespace) -> int:
     with Console(stderr=True).status("drawing figures"):
         words = errors_of_words(study)
         tables, errors = build_tables(study, comparisons), error_tables(words)
+        for earlier in folder.glob("*/*"):
+            if earlier.parent.name in ("errors", "figures", "tables") and earlier.suffix in WRITTEN:
+                earlier.unlink()
         write_errors(words, folder / "errors")
         write_tables([*tables, *errors], study, folder, _columns(tables, options.columns))
         styles = styles_of(study)
-        figures = [*draw_figures(study, styles), *error_figures(words, styles)]
+        figures = draw_figures(study, styles)
+        for part in study.parts:
+            of_part = {variant: words[variant] for variant in part.variants if variant in words}
+            figures += error_figures(of_part, styles, part)
         write_page(study, comparisons, tables, figures, output, dashboards, errors)
         write_figures(figures, styles, folder / "figures")
     _print(study, tables, comparisons)
@@ -180,7 +188,7 @@ def _columns(tables: Sequence[Table], names: Sequence[str]) -> list[str]:
     for name in names:
         if name not in chosen:
             raise UsageError(f"--columns {name}: choose from {', '.join(columns)}")
-    return [chosen[name] for name in names]
+    return [*dict.fromkeys(chosen[name] for name in names)]
 
 
 def _with_progress_bar(tasks: Sequence[Task]) -> Iterable[Task]:

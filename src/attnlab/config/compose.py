@@ -332,7 +332,7 @@ def usage_errors() -> Iterator[None]:
         raise UsageError(explain(error)) from error
 
 
-def explain(error: HydraException | OmegaConfBaseException) -> str:
+def explain(error: HydraException | OmegaConfBaseException | YAMLError) -> str:
     """Describe one of Hydra's errors in one line, with the nearest name if one was mistyped."""
     text = " ".join(line.strip() for line in str(error).splitlines() if line.strip())
     unknown_option = re.search(r"Could not (?:find|load) '(\S+)/(\S+)'", text)

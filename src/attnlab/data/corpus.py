@@ -56,7 +56,7 @@ It is named in `data.preparation`, and `attnlab predict` applies it to input lin
 """
 
 
-TEST_SET_NAME = re.compile(r"(?!(?:attention|explanation)$)[A-Za-z0-9][A-Za-z0-9_.-]*")
+TEST_SET_NAME = re.compile(r"(?!(?:attention|explanation|val)$)[A-Za-z0-9][A-Za-z0-9_.-]*")
 """Names of test sets, which are part of metric names (`test/NAME/bleu`) and of file names."""
 
 

@@ -115,7 +115,8 @@ def by_question(comparisons: Iterable[Comparison]) -> dict[str, list[Comparison]
     groups: dict[str, list[Comparison]] = {}
     headings = {"seeds": "Across training runs", "data": "Across data sets"}
     for each in comparisons:
-        groups.setdefault(headings.get(each.over, f"Across test {each.noun}"), []).append(each)
+        inputs = "validation" if registry.split(each.metric) == "val" else "test"
+        groups.setdefault(headings.get(each.over, f"Across {inputs} {each.noun}"), []).append(each)
     return groups
 
 
@@ -139,7 +140,7 @@ def compare(
         The comparisons over data sets, over seeds, then those over sentences. A metric is omitted for a pair
         of variants if one of them does not have it, such as metrics of attention weights for a model without
         attention. Variants are not compared if they were evaluated on different data, or if the code of a
-        part that they share differs.
+        part that they share, or the tokenizer of the metric, differs.
     """
     runs = {run.directory: run for run in study.finished}
 
@@ -174,7 +175,8 @@ def compare(
         pairs = [(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
         compared = pairs or [*product(ours.values(), theirs.values())]
         split = registry.split(metric)
-        if not compared or not all(our.is_comparable(their, split) for our, their in compared):
+        tokenizers = {run.tokenizer(metric) for pair in compared for run in pair}
+        if len(tokenizers) != 1 or not all(our.is_comparable(their, split) for our, their in compared):
             continue
         left_out = len(all_ours.keys() & all_theirs.keys()) - len(pairs)
         comparison = Comparison(metric, variant, other, "seeds", seeds=len(pairs), left_out=left_out)
@@ -212,7 +214,11 @@ def _over_data(study: Study, reference: str | None, all_pairs: bool) -> Iterator
     reference = next(of_reference, reference)
     for ours, theirs in _variant_pairs([*study.models], reference, all_pairs):
         left, right = study.models[ours], study.models[theirs]
-        shared_data = [data for data in left if data in right]
+        shared_data = [
+            data
+            for data in left
+            if data in right and not groups[left[data]][0].changed_parts(groups[right[data]][0])
+        ]
         for metric in dict.fromkeys(metric for data in shared_data for metric in parts[data].metrics):
             scores = [
                 [dict(scores_of(groups[variants[data]], metric)) for variants in (left, right)]

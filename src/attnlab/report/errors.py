@@ -107,18 +107,24 @@ def _few(groups: pd.DataFrame) -> pd.DataFrame:
     return groups[~groups["kind"].isin(["cell", "length"])]
 
 
-def error_figures(errors: Mapping[str, Errors], styles: Styles) -> list[StudyFigure]:
-    """Draw the most frequent confusions of the variants, and the accuracy of the most frequent groups."""
+def error_figures(
+    errors: Mapping[str, Errors], styles: Styles, study: Study | None = None
+) -> list[StudyFigure]:
+    """Draw the most frequent confusions of variants, and the accuracy of the most frequent groups.
+
+    `study` are the runs of the variants, which have the same data.
+    """
     confusions, groups, sizes = {}, {}, {}
     for variant, each in errors.items():
         edits = each.confusions.replace({"expected": VISIBLE, "output": VISIBLE})
-        confusions[variant] = edits.groupby(edits["expected"] + " > " + edits["output"])["count"].sum()
+        counts = edits.groupby(edits["expected"] + " > " + edits["output"])["count"].sum()
+        confusions[variant] = 100 * counts / len(each.found)  # variants can have different numbers of seeds
         few = _few(each.groups)
         found = few.set_index(few["kind"] + " " + few["value"])
         groups[variant], sizes[variant] = 100 * found["accuracy"], found["inputs"]
     drawn = []
     for name, label, values, order in (
-        ("confusions", "edits", confusions, confusions),
+        ("confusions", "edits per 100 outputs", confusions, confusions),
         ("groups", "right outputs, in %", groups, sizes),
     ):
         rows = pd.DataFrame(order).sum(axis=1).nlargest(SHOWN).index
@@ -134,10 +140,9 @@ def error_figures(errors: Mapping[str, Errors], styles: Styles) -> list[StudyFig
             axes.set_xlim(0, 100 if name == "groups" else None)
             axes.set_xlabel(label)
             fix_layout(figure)
-        title, _ = COLUMNS[name]
-        drawn.append(
-            StudyFigure(
-                f"errors-{name}", title, f"The {len(rows)} most frequent, of all seeds.", figure, [*values]
-            )
-        )
+        title, stem = COLUMNS[name][0], f"errors-{name}"
+        if study is not None:
+            title, stem = study.titled(title), stem + study.suffix
+        caption = f"The {len(rows)} most frequent, of all seeds."
+        drawn.append(StudyFigure(stem, title, caption, figure, [*values]))
     return drawn

@@ -5,6 +5,7 @@ Error bars and bands are stated in each caption: the range over seeds, or the 95
 
 import io
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, inf, nan
@@ -171,7 +172,7 @@ def _scores_by_data(study: Study, styles: Styles) -> Iterator[StudyFigure]:
 
 def label_ticks(axis: Axis, names: Iterable[str]) -> None:
     """Put a tick with its name at 0, 1, …, in fonts that have its characters."""
-    labels = [truncate(name, MAX_NAME) for name in names]
+    labels = short_names(names)
     fonts = LabelFonts(labels)
     axis.set_ticks(range(len(labels)), labels=[*map(fonts.drawable, labels)])
     fonts.apply(*axis.get_ticklabels())
@@ -216,7 +217,7 @@ def _scores_by_length(study: Study, groups: Groups, styles: Styles) -> Iterator[
     axes.set_xlabel(f"source length, in {'tokens' if unit == 'words' and noun == 'inputs' else unit}")
     axes.set_ylabel(_axis_label(metric))
     inputs = f"{'Validation' if split == 'val' else 'Test'} {noun}"
-    caption = f"{inputs} grouped by source length; mean over seeds, bands from minimum to maximum."
+    caption = f"{inputs} grouped by source length; mean over seeds where all have a value, and range."
     yield StudyFigure(
         "by-length", f"{_title(metric)} by source length", caption, figure, names=[*groups], dashed=True
     )
@@ -236,7 +237,7 @@ def _training_curves(study: Study, groups: Groups, styles: Styles) -> Iterator[S
             _draw_bands(axes, bands, styles, scale=metric.scale)
             axes.set_xlabel("step")
             axes.set_ylabel(_axis_label(metric))
-            caption = "During training; mean over seeds, bands from minimum to maximum."
+            caption = "During training; mean over seeds where all have a value, and range."
             stem, title = name.replace("/", "-"), _title(metric)
             yield StudyFigure(stem, title, caption, figure, names=[*groups], dashed=True)
 
@@ -267,6 +268,13 @@ def _band(series: Sequence[Mapping[float, float]]) -> pd.DataFrame:
     finite = pd.DataFrame({row: pd.Series(values, dtype=float) for row, values in enumerate(series)})
     finite = finite.replace([inf, -inf], nan).dropna(axis=1, how="all").dropna().sort_index()
     return finite[:: ceil(len(finite) / MAX_POINTS) or 1].agg(["mean", "min", "max"], axis=1)
+
+
+def short_names(names: Iterable[str]) -> list[str]:
+    """Return names of at most `MAX_NAME` characters; in full where they would be equal."""
+    short = {name: truncate(name, MAX_NAME) for name in names}
+    counts = Counter(short.values())
+    return [label if counts[label] == 1 else name for name, label in short.items()]
 
 
 def _words(text: str) -> int:
@@ -333,7 +341,7 @@ def write_figures(figures: Sequence[StudyFigure], styles: Styles, folder: Path) 
 
 
 def _add_legend(figure: Figure, styles: Styles, *, dashed: bool) -> None:
-    names = [truncate(name, MAX_NAME) for name in styles]
+    names = short_names(styles)
     fonts = LabelFonts(names)
     width = LEGEND_HANDLE + LEGEND_CHARACTER * max(map(len, names))
     handles = [

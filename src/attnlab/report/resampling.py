@@ -66,16 +66,15 @@ def score_interval(score: SentenceCounts, counts: Sequence[Counts]) -> tuple[flo
 def interval_over_sentences(runs: Sequence[RunRecord], metric: str) -> tuple[float, float] | None:
     """Return the 95 % bootstrap interval of a metric of a variant, over the sentences of its runs together.
 
-    The runs with outputs for the test set of the first ones with outputs are used; without outputs, the
-    interval that results.csv has. There is none for metrics without counts of sentences, or with different
-    tokenizers.
+    It needs outputs for one test set, and a metric with counts of sentences and one tokenizer; else it is
+    that of results.csv, or None.
     """
     scored = [run for run in runs if run.score(metric) is not None]
     tokenizers = {run.tokenizer(metric) for run in scored}
     score = registry.metric(metric).sentence_counts(tokenizers.pop()) if len(tokenizers) == 1 else None
     decoded = [outputs for run in scored if (outputs := run.predictions.get(registry.split(metric)))]
     same = [outputs for outputs in decoded if sentences_of(outputs) == sentences_of(decoded[0])]
-    if score is None or not same or len(same[0]) < 2:
+    if score is None or not same or len(same) < len(decoded) or len(same[0]) < 2:
         return next((run.over_sentences[metric] for run in runs if metric in run.over_sentences), None)
     return score_interval(score, [score.count(outputs) for outputs in same])
 

@@ -58,7 +58,7 @@ def read_results(path: Path) -> Study:
             runs = [_parse(line, path.parent.name) for line in csv.DictReader(file)]
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}. Give a results.csv of attnlab report") from error
-    except (KeyError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is not a results.csv of attnlab report: {error!r}") from error
     return Study(path.parent.name, runs)
 

@@ -1,6 +1,6 @@
 """Confidence intervals of means over seeds, and the correction of p-values.
 
-Values that are not finite give NaN: they are never left out, and never give an interval without width.
+Values that are not finite give NaN, never an interval without width; reports leave such scores out before.
 """
 
 from collections.abc import Sequence

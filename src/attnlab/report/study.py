@@ -9,6 +9,7 @@ from itertools import combinations
 from math import inf
 from statistics import fmean
 
+from attnlab.files.run_identity import short_hash
 from attnlab.metrics import registry
 from attnlab.report.record import RunRecord
 from attnlab.report.variants import (
@@ -19,6 +20,8 @@ from attnlab.report.variants import (
     group_by_variant,
     split_by_data,
 )
+
+MAX_SUFFIX = 60  # Characters of the name of data in names of files
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,12 @@ class Study:
     @property
     def suffix(self) -> str:
         """End of the names of files about one of several data sets, such as "-lang-aa"."""
-        return "-" + re.sub(r"[^\w.]+", "-", self.data).strip("-") if self.data else ""
+        if not self.data:
+            return ""
+        name = re.sub(r"[^\w.]+", "-", self.data).strip("-")
+        if name != self.data.replace("=", "-") or len(name) > MAX_SUFFIX:  # it could be that of other data
+            name = f"{name[:MAX_SUFFIX]}-{short_hash(self.data)}"
+        return f"-{name}"
 
     def titled(self, title: str) -> str:
         """Append the name of the data, if there are several, to a title."""
@@ -72,8 +80,8 @@ class Study:
         if len(self.parts) > 1:
             return [*dict.fromkeys(metric for part in self.parts for metric in part.metrics)]
         available = dict.fromkeys(name for run in self.finished for name in run.scores)
-        if selected := [metric for metric in self.selected_metrics if metric in available]:
-            return selected
+        if self.selected_metrics:
+            return [metric for metric in self.selected_metrics if metric in available]
         splits = dict.fromkeys(registry.split(name) for name in available)
         tests = [name for name in splits if name != "val"]
         monitored = {run.config.get("checkpoint", {}).get("monitor") for run in self.finished}
@@ -82,8 +90,14 @@ class Study:
             main = ("exact_match", *(metric for metric in main if metric != "exact_match"))
         ordered = sorted(main, key=lambda metric: f"val/{metric}" not in monitored)
         for chosen in (tests, ["val"]):
-            metrics = [f"{name}/{metric}" for name in chosen for metric in ordered]
-            if metrics := [metric for metric in metrics if metric in available]:
+            metrics = [
+                f"{name}/{metric}"
+                for name in chosen
+                for metric in ordered
+                if f"{name}/{metric}" in available
+                and not (metric == "exact_match" and f"{name}/wer" in available)  # 100 % minus WER
+            ]
+            if metrics:
                 return metrics
         return []
 
@@ -158,16 +172,17 @@ def undefined_scores(study: Study) -> list[str]:
 
 
 def mixed_tokenizers(study: Study) -> list[str]:
-    """Return a sentence for each metric that runs computed over different tokens."""
-    sentences = []
-    for metric in study.metrics:
-        tokenizers = sorted({run.tokenizer(metric) for run in study.finished})
-        if len(tokenizers) > 1:
-            sentences.append(
-                f"{registry.metric(metric).title} is not comparable: the runs have different tokenizers "
-                f"({', '.join(tokenizers)})."
-            )
-    return sentences
+    """Return a sentence for each metric that runs on the same data computed over different tokens."""
+    sentences: dict[str, None] = {}
+    for part in study.parts:
+        for metric in part.metrics:
+            tokenizers = sorted({run.tokenizer(metric) or "another" for run in part.finished})
+            if len(tokenizers) > 1:
+                sentences[
+                    f"{registry.metric(metric).title} is not comparable: the runs have different tokenizers "
+                    f"({', '.join(tokenizers)})."
+                ] = None
+    return [*sentences]
 
 
 def kept_apart(study: Study) -> list[str]:
@@ -180,7 +195,11 @@ def kept_apart(study: Study) -> list[str]:
     for part in dict.fromkeys(
         part for ours, theirs in combinations(runs, 2) for part in ours.changed_parts(theirs)
     ):
-        listed = ", ".join(run.variant for run in runs if part in run.code)
+        by_code: dict[str, list[str]] = {}
+        for run in runs:
+            if part in run.code:
+                by_code.setdefault(run.code[part], []).append(run.variant)
+        listed = "; ".join(map(", ".join, by_code.values()))
         sentences.append(f"Not compared with each other, since the code of {part} differs: {listed}.")
     return sentences
 
@@ -200,12 +219,16 @@ def match_models(parts: Sequence[Study]) -> dict[str, dict[str, str]]:
             settings = runs[0].settings
             data = str([settings.get(name) for name in of_data])
             others = {name: value for name, value in settings.items() if name not in of_data}
-            key = json.dumps([others, part.metrics], sort_keys=True, default=str)
+            key = json.dumps(others, sort_keys=True, default=str)
             found.setdefault(key, {}).setdefault(data, []).append((part.data, runs[0]))
+    metrics = {part.data: {*part.metrics} for part in parts}
     models = [
         [rows[0] for rows in by_data.values()]
         for by_data in found.values()
-        if len(by_data) > 1 and all(len(rows) == 1 and rows[0][1].config for rows in by_data.values())
+        if len(by_data) > 1
+        and all(len(rows) == 1 and rows[0][1].config for rows in by_data.values())
+        and set.intersection(*(metrics[rows[0][0]] for rows in by_data.values()))
+        and not any(a.changed_parts(b) for ((_, a),), ((_, b),) in combinations(by_data.values(), 2))
     ]
     names = [common_name([run.variant for _, run in rows]) for rows in models]
     if len({*names}) < len(names) or "" in names:

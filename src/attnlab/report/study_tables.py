@@ -39,7 +39,7 @@ MACRO = (
     "over seeds, if all variants have the same ones, and else over the data sets."
 )
 OVER_SENTENCES = (
-    "Over {noun}: 95 % interval of the bootstrap over the test {noun}, of the outputs of all seeds "
+    "Over {noun}: 95 % interval of the bootstrap over the {noun} of this split, of the outputs of all seeds "
     "together. It shows how far the score of these networks depends on the choice of {noun}."
 )
 

@@ -66,7 +66,7 @@ class Table:
         return markdown(self.text, self.notes)
 
     def latex(self, columns: Sequence[str] = ()) -> str:
-        r"""Return a LaTeX tabular that needs `\usepackage{booktabs}`; notes are comments.
+        r"""Return a LaTeX tabular that needs `\usepackage{booktabs}`, and T1 fonts for quotes; notes are comments.
 
         The best means are bold, those of each data set if there are several. `columns` are the columns to
         write; all by default.

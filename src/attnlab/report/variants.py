@@ -23,12 +23,16 @@ def group_by_variant(runs: Iterable[RunRecord]) -> dict[str, list[RunRecord]]:
 
 
 def mark_duplicates(runs: Iterable[RunRecord]) -> list[RunRecord]:
-    """Mark all but one of the runs with the same configuration as broken; a finished run is kept."""
-    kept: dict[str, RunRecord] = {}
+    """Mark all but one of the runs with equal settings, data and code as broken; a finished one is kept."""
+    kept: dict[str, list[RunRecord]] = {}
     marked = []
     for run in sorted(runs, key=lambda run: (not run.finished, run.directory)):
         key = json.dumps([run.variant, run.seed, run.settings], sort_keys=True, default=str)
-        first = kept.setdefault(key, run) if run.config else run
+        earlier = kept.setdefault(key, []) if run.config else []
+        equal = (each for each in earlier if not run.data or (each.data, each.code) == (run.data, run.code))
+        first = next(equal, run)
+        if first is run:
+            earlier.append(run)
         error = f"duplicate of {first.directory}"
         marked.append(run if first is run else replace(run, status="broken", error=error))
     return marked

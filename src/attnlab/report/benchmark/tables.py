@@ -63,12 +63,13 @@ def examples(runs: Study) -> list[Sentence]:
 def compare(results: Results, model: str, reference: str = REFERENCE) -> list[Comparison]:
     """Test a model against the reference on every test set, over inputs, as one family.
 
-    See `attnlab.report.resampling.paired_test`; the seeds that both have are used together.
+    See `attnlab.report.resampling.paired_test`. The seeds that both have on all test sets, or else on each,
+    are used together.
     """
     comparisons = []
     for (task, split), by_model in results.scores.items():
         ours, theirs = by_model.get(model, {}), by_model.get(reference, {})
-        seeds = sorted(ours.keys() & theirs.keys())
+        seeds = results.seeds(model, reference) or sorted(ours.keys() & theirs.keys())
         if model == reference or not seeds:
             continue
         metric = ours[seeds[0]].metric
@@ -133,7 +134,7 @@ def scores_table(results: Results) -> Table:
     models, columns = [*ranking(results).text.index], TableColumns()
     for task, split in sorted(results.scores, key=lambda cell: (cell[0], cell[1] not in SAME, cell[1])):
         by_model = results.scores[task, split]
-        means = [fmean(each.score for each in by_model[model].values()) for model in models]
+        means = [fmean(by_model[model][seed].score for seed in results.seeds(model)) for model in models]
         columns.add(task if split in SAME else f"{task}, {split[5:]}", map(point, means), digits=1)
     columns.signs = dict.fromkeys(columns.text, 1)
     metrics = {each.task: registry.metric(each.metric).label for each in results}
