@@ -69,20 +69,18 @@ def test_an_option_with_the_name_of_a_shipped_one_is_refused(
     assert "attnlab has an option encoder=bag of its own. Rename the file" in capsys.readouterr().err
 
 
-def test_two_folders_with_one_option_and_broken_files_are_named(
-    project: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
-) -> None:
-    other = tmp_path_factory.mktemp("other")
-    (other / "encoder").mkdir()
+def test_two_folders_with_one_option_and_broken_files_are_named(project: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    (other / "encoder").mkdir(parents=True)
     for folder in (project / "conf", other):
         (folder / "encoder" / "mine.yaml").write_text("size: 8\n")
     folders = [f"--config-dir={project / 'conf'}", f"--config-dir={other}"]
-    assert run(["train", *folders, "--cfg", "job"]) == 2
-    assert f"{other / 'encoder' / 'mine.yaml'}: {project / 'conf'}" in capsys.readouterr().err
+    refused = attnlab("train", *folders, "--cfg", "job", folder=tmp_path, code=2)
+    assert f"{other / 'encoder' / 'mine.yaml'}: {project / 'conf'}" in refused.stderr
     for text, message in (("a: [1", "while parsing a flow sequence"), ("- 1", "is a mapping of settings")):
         (other / "encoder" / "mine.yaml").write_text(text)
-        assert run(["train", folders[1], "encoder=mine", "--cfg", "job"]) == 2
-        assert "mine.yaml" in (error := capsys.readouterr().err)
+        error = attnlab("train", folders[1], "encoder=mine", "--cfg", "job", folder=tmp_path, code=2).stderr
+        assert "mine.yaml" in error
         assert message in error
 
 

@@ -23,7 +23,7 @@ from pyarrow import parquet
 from attnlab.config.compose import compose_run
 from attnlab.data import digests, examples, mapped
 from attnlab.data.batch_sampler import TrainingBatchSampler
-from attnlab.data.corpus import Corpus
+from attnlab.data.corpus import Corpus, Origin, Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.data.datasets.pairs import load_pairs
 from attnlab.data.mapped import MappedPairs
@@ -370,3 +370,17 @@ def test_warnings_are_those_of_the_validation_texts_at_hand(caplog: pytest.LogCa
         )
         build_vocabularies(config, build_corpus(config))
         assert ("composed and decomposed" in caplog.text) is (name == "decomposed")
+
+
+def test_files_that_change_while_they_are_read_are_not_kept(tmp_path: Path, large: None) -> None:
+    state = ["old"]
+
+    def read() -> Iterator[Pair]:
+        for number in range(30):
+            yield Pair(f"a {number}", state[0], origin=Origin("a.tsv", number))
+        state[0] = "new"
+
+    arguments: Any = {"cache": tmp_path, "key": lambda: {"digest": state[0]}, "noun": "the pairs of a.tsv"}
+    with pytest.raises(UserError, match="changed while they were read"):
+        mapped.gather(read, **arguments)
+    assert {pair.target for pair in mapped.gather(read, **arguments)} == {"new"}

@@ -107,6 +107,8 @@ def evaluate(
 
     changed_code = warn_of_changed_code(run.read_result().get("code"), trained)
     split = split or next((name for name in ("test", "val") if name in given.files), None)
+    if split not in (None, *given.files) and given.files.keys() & {"val", "test"}:
+        raise UsageError(f"split={split}, but files of other splits are given: {', '.join(overrides)}")
     if split in given.files:
         metrics = tuple(dict.fromkeys((*records[0]["metrics"], *(config.data.get("metrics") or ()))))
         corpus = evaluation_data.read(config, given, vocabularies, metrics=metrics)

@@ -181,6 +181,8 @@ def check_overrides(overrides: Iterable[str]) -> None:
             isinstance(each, str | QuotedString) and str(each).strip() for each in chosen
         ):
             raise UsageError(f"{word}: choose an option of {group}: {', '.join(options)}")
+        for name in {*map(str, chosen)} & {*options}:
+            read_option(group, name)  # an error names the file
 
 
 def check_sweeps(overrides: Sequence[Override]) -> None:

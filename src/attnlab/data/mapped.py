@@ -22,6 +22,7 @@ import tokenizers
 from numpy.typing import NDArray
 
 from attnlab.data.corpus import Origin, Pair
+from attnlab.errors import UserError
 from attnlab.files.cache import Cached, Key, deferred_messages, find, find_or_write, with_progress
 
 Side = Literal["source", "target"]
@@ -172,7 +173,14 @@ def gather(
         if len(first) <= IN_MEMORY:
             return first
         messages.clear()  # they are logged when the pairs are read again
-    return MappedPairs(find_or_write(cache, described, lambda folder: write_pairs(folder, read()), noun=noun))
+
+    def write(folder: Path) -> dict[str, Any]:
+        values = write_pairs(folder, read())
+        if {**(key() or {}), **_versions()} != described:  # else its files would have the old digest for good
+            raise UserError(f"{noun} changed while they were read: start again")
+        return values
+
+    return MappedPairs(find_or_write(cache, described, write, noun=noun))
 
 
 def computed(pairs: Sequence[Pair], key: Key, compute: Callable[[Store], None], *, noun: str) -> Store:

@@ -185,7 +185,7 @@ def should_remove(live: Tensor, remaining: Tensor) -> bool:
 
 
 def argmax(values: Tensor) -> Tensor:
-    """Return the argmax over the last dimension; NumPy's is ten times faster on a CPU."""
+    """Return the argmax [...] of values [..., V]; NumPy's is ten times faster on a CPU."""
     if values.device.type == "cpu":
         return torch.from_numpy(values.numpy().argmax(axis=-1))
     return values.argmax(dim=-1)

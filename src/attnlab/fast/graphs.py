@@ -183,7 +183,7 @@ class StepGraphs:
         self.attention: object = None
 
     def check(self, tensors: Sequence[Tensor], attention: object) -> None:
-        """Forget all graphs if the network's tensors are not where they were, or its attention is another."""
+        """Forget all graphs if tensors, of any shape, have moved, or the attention is another."""
         addresses = [part.data_ptr() for part in tensors]
         if addresses != self.addresses or attention is not self.attention:
             self.cache.clear()

@@ -66,10 +66,10 @@ class Table:
         return markdown(self.text, self.notes)
 
     def latex(self, columns: Sequence[str] = ()) -> str:
-        r"""Return a LaTeX tabular that needs `\usepackage{booktabs}`, and T1 fonts for quotes; notes are comments.
+        r"""Return a LaTeX tabular that needs `\usepackage{booktabs}`, and T1 fonts for double quotes.
 
-        The best means are bold, those of each data set if there are several. `columns` are the columns to
-        write; all by default.
+        Notes are comments. The best means are bold, those of each data set if there are several. `columns`
+        are the columns to write; all by default.
         """
         cells = self.text[[*columns] or [*self.text.columns]].map(escape_latex)
         one = cells.index.nlevels == 1

@@ -1,4 +1,5 @@
 import gzip
+import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -365,3 +366,70 @@ def test_a_number_that_python_refuses_is_named_by_its_line(write):
     path = write('{"source": "a", "target": "b"}\n' * 9 + '{"source": ' + "1" * 5000 + "}", "text.jsonl")
     with pytest.raises(UserError, match=r"text\.jsonl, line 10: not valid JSON"):
         load(path=str(path))
+
+
+def test_rows_of_a_covered_file_whose_features_come_first(tmp_path: Path) -> None:
+    layout = Layout(features_column=0, source_column=1, target_column=2)
+    (tmp_path / "test.tsv").write_text("N;PL\tdog\nV;PST\tgo\n")
+    (first, _) = layout.read(str(tmp_path / "test.tsv"), setting="data.test", may_be_covered=True).pairs
+    assert first.source == "dog ⟨N⟩ ⟨PL⟩"
+    assert layout.input_of("dog\tN;PL") == "dog\tN;PL"  # as it is typed
+
+
+def test_lines_of_a_covered_file_without_any_reference_are_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "test.txt").write_text("a\nb\nc\n")
+    (tmp_path / "answers.txt").write_text("A\n\nC\n")
+    references = [str(tmp_path / "answers.txt")]
+    read = Layout().read(
+        str(tmp_path / "test.txt"), setting="data.test", may_be_covered=True, references=references
+    )
+    assert [(pair.source, pair.target) for pair in read.pairs] == [("a", "A"), ("c", "C")]
+    assert "left out 1 line (2): there is no reference" in caplog.text
+
+
+def test_alignment_is_that_of_the_first_of_several_targets(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"source": "der Hund", "target": ["the dog", "", "dog the"]}\n')
+    (tmp_path / "links").write_text("0-0 1-1\n")
+    read = Layout().read(str(tmp_path / "a.jsonl"), setting="data.train", alignments=str(tmp_path / "links"))
+    assert [(pair.target, pair.alignment) for pair in read.pairs] == [
+        ("the dog", ((0, 0), (1, 1))),
+        ("dog the", None),
+    ]
+
+
+def test_objects_without_a_text_are_left_out_and_keys_are_those_of_the_texts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    rows = [{"source": "a", "target": "b", "translation": None}, {"source": "c", "target": None}]
+    (tmp_path / "a.JSONL").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    (pair,) = Layout().read(str(tmp_path / "a.JSONL"), setting="data.train").pairs
+    assert (pair.source, pair.target) == ("a", "b")
+    assert "left out 1 line (2): a text is null" in caplog.text
+    assert "the key 'translation' is not read" in caplog.text
+
+
+def test_patterns_leave_hidden_files_out_as_a_shell(tmp_path: Path) -> None:
+    for name in ("a.tsv", ".b.tsv", ".old/c.tsv", "d.arrow", "cache-e.arrow"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("a\tb\n")
+    assert Layout().expand(f"{tmp_path}/**/*.tsv", "data.train") == [f"{tmp_path}/a.tsv"]
+    assert Layout().expand(f"{tmp_path}/.*.tsv", "data.train") == [f"{tmp_path}/.b.tsv"]
+    assert Layout().expand(f"{tmp_path}/*.arrow", "data.train") == [f"{tmp_path}/d.arrow"]
+
+
+def test_binary_columns_of_parquet_are_text(tmp_path: Path) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "a.parquet"
+    source = pyarrow.array([b"ein Hund", "é".encode()], pyarrow.binary())
+    parquet.write_table(pyarrow.table({"source": source, "target": ["a dog", "e"]}), path)
+    read = Layout().read(str(path), setting="data.train").pairs
+    assert [pair.source for pair in read] == ["ein Hund", "é"]
+
+
+def test_names_of_test_sets_are_different_texts(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("a\tb\n")
+    with pytest.raises(UserError, match="each name once"):
+        load(train=str(tmp_path / "a.tsv"), test={2016: "a.tsv", "2016": "b.tsv"})

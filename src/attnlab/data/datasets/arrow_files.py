@@ -26,9 +26,14 @@ def read_rows(path: str, *, setting: str) -> Iterator[str]:
                 batches = map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader
             for batch in batches:
                 for row in batch.to_pylist():
-                    yield json.dumps(row, default=str)
+                    yield json.dumps(row, default=_plain)
     except (OSError, RuntimeError, pyarrow.ArrowException) as error:
         raise UserError(
             f"{setting}: {path} cannot be read ({' '.join(str(error).split())}). Check the path, or "
             "create the file again"
         ) from error
+
+
+def _plain(value: object) -> object:
+    """Return bytes as the text that they encode, and another value that is no text as one that is refused."""
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else {type(value).__name__: 0}

@@ -27,6 +27,7 @@ from attnlab.files.reading import SURROGATE, count_lines, exists, read_lines
 log = logging.getLogger(__name__)
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+HIDDEN = re.compile(r"(^|/)(\.[^./]|cache-[^/]*\.arrow)")  # Hidden as in a shell, or the cache of `datasets`
 PATTERN = re.compile(r"[*?[]")  # A character of a pattern that matches several files
 Fields = Sequence[str]  # The text of a line in each of the aligned files, or the line of a single file
 Texts = tuple[str, Sequence[str]]  # A source, and its targets
@@ -168,21 +169,23 @@ class Layout:
             path for part in (location if is_list else [location]) for path in _expand(part, self, setting)
         ]
 
-    def input_of(self, line: str) -> str:
+    def input_of(self, line: str, *, is_row: bool = False) -> str:
         """Return the part of a row that a model reads: the text, or the text, a tab and its features.
 
         A row without a target, of a covered test file, is one column shorter, or that column is empty. Text
-        and features alone are taken in this order. Several columns of features are joined to one by `;`.
+        and features alone are taken in this order, unless the line `is_row` of a file that can be without a
+        target. Several columns of features are joined to one by `;`.
 
         Raises:
             UserError: if a column is missing.
         """
         cells = line.split("\t")
         columns = [self.source_column, *self.features]
-        if len(cells) <= len(columns):
-            columns = [*range(len(cells))]
-        elif len(cells) <= max(self.columns):  # there is no column of the target
+        without_target = len(cells) == max(self.columns) if is_row else len(cells) > len(columns)
+        if without_target and len(cells) <= max(self.columns):
             columns = [column - (column > self.target_column) for column in columns]
+        elif len(cells) <= len(columns):
+            columns = [*range(len(cells))]
         if max(columns) >= len(cells):
             raise UserError(f"it has {len(cells)} columns, and column {max(columns)} (from 0) is read")
         text, *features = (cells[column] for column in columns)
@@ -199,7 +202,7 @@ class Layout:
                 return Part([(setting, path) for path in paths], lambda texts, _: (texts[0], [texts[1]]))
         files = [(setting, location)]
         is_arrow = location.endswith(arrow_files.SUFFIXES)
-        if is_arrow or location.removesuffix(".gz").endswith(JSON_SUFFIXES):
+        if is_arrow or location.lower().removesuffix(".gz").endswith(JSON_SUFFIXES):
             self._refuse_features(setting, location)
             return Part(files, self._parse_json, self._log_first_object, unit="row" if is_arrow else "line")
         covered = may_be_covered and self._is_covered(read_lines(location, setting=setting))
@@ -230,9 +233,9 @@ class Layout:
     def _log_first_object(self, row: str, origin: Origin) -> None:
         """Log the keys of the first object that are not read."""
         with suppress(ValueError, RecursionError):  # `_parse_json` reports it
-            record = json.loads(row)
-            record = record.get("translation", record) if isinstance(record, dict) else ()
-            for key in [each for each in record if each not in (self.languages or ("source", "target"))]:
+            record = _translation(json.loads(row))
+            keys = record if isinstance(record, dict) else ()
+            for key in [each for each in keys if each not in (self.languages or ("source", "target"))]:
                 log.info("%s: the key %r is not read", origin, key)
 
     def _is_covered(self, lines: Iterator[str]) -> bool:
@@ -252,7 +255,7 @@ class Layout:
         cells = texts[0].split("\t")
         if covered:
             try:
-                source, tab, features = self.input_of(texts[0]).partition("\t")
+                source, tab, features = self.input_of(texts[0], is_row=True).partition("\t")
             except UserError as error:
                 raise LeftOutError("a column is missing", str(error)) from error
             if self.features and not tab:
@@ -280,8 +283,7 @@ class Layout:
             record = json.loads(texts[0])
         except (ValueError, RecursionError) as error:
             raise UserError(f"{origin}: not valid JSON ({error}). Write one JSON object per line") from error
-        if isinstance(record, dict) and isinstance(record.get("translation"), dict):
-            record = record["translation"]
+        record = _translation(record)
         if not isinstance(record, dict):
             raise UserError(f"{origin}: a {type(record).__name__} in place of a JSON object per line")
         keys = self.languages or ("source", "target")
@@ -292,12 +294,22 @@ class Layout:
                     "data.languages=[SOURCE_KEY,TARGET_KEY]"
                 )
         source, target = (record[key] for key in keys)
-        targets = target if isinstance(target, list) and target else [target]
+        targets = [target]
+        if isinstance(target, list) and target:  # several references, of which empty ones are none
+            targets = [text for text in target if text is not None and text != ""] or [""]
+        if None in (source, *targets):
+            raise LeftOutError("a text is null", "add the text or remove the line")
         for key, text in ((keys[0], source), *((keys[1], text) for text in targets)):
             if not isinstance(text, str) or SURROGATE.search(text):
                 problem = "text with a lone surrogate" if isinstance(text, str) else type(text).__name__
                 raise UserError(f"{origin}: {key!r} is {problem}, not text. Correct or remove the line")
         return source, targets
+
+
+def _translation(record: Any) -> Any:
+    """Return the object with the texts: that under the key "translation" if there is one."""
+    inner = record.get("translation") if isinstance(record, dict) else None
+    return inner if isinstance(inner, dict) else record
 
 
 def _read_part(
@@ -348,14 +360,18 @@ def _read_part(
             else:
                 first_row, width = number, columns
         more = [target for target in line[count : count + len(further)] if target.strip()] if further else []
-        if more and part.covered:
+        if further and part.covered:
+            if not more:
+                notes.setdefault("left out {}: there is no reference", []).append(number)
+                continue
             targets = []
         alignment = None
         if links:
             parsed = parse_links(line[-1], f"{links[0][1]}, line {number}")
             alignment = tuple((source_token, target_token) for source_token, _, target_token in parsed)
-        pairs = [Pair(source, target, alignment, origin=origin) for target in targets]
-        pairs += [Pair(source, target, origin=origin) for target in more]
+        first, *others = [*targets, *more]  # the alignment is that of the first target of the line
+        pairs = [Pair(source, first, alignment if targets else None, origin=origin)]
+        pairs += [Pair(source, target, origin=origin) for target in others]
         for pair in pairs[: None if limit is None else limit - size]:
             size += 1
             yield pair
@@ -377,12 +393,16 @@ def _expand(location: Any, layout: Layout, setting: str) -> list[str]:
     if not PATTERN.search(location) or any(exists(f"{location}{ending}") for ending in ("", *endings)):
         return [location]
 
+    def shown(match: Path) -> bool:
+        hidden = HIDDEN.search(match.as_posix())
+        return not hidden or HIDDEN.search(location) is not None
+
     def matches(ending: str) -> set[str]:
         with suppress(OSError, RuntimeError, ValueError):  # not a valid path
             path = Path(f"{location}{ending}").expanduser()
             root = Path(path.anchor)
             paths = root.glob(str(path.relative_to(root)))
-            return {str(match).removesuffix(ending) for match in paths if match.is_file()}
+            return {str(match).removesuffix(ending) for match in paths if match.is_file() and shown(match)}
         return set()
 
     matching = set().union(*map(matches, endings)) or matches("")

@@ -202,8 +202,8 @@ def read_evaluation_sets(
     val_pairs = None if val is None else read("data.val", val, alignments.get("val"), val_references)
     test_sets: TestSets | None = None
     if isinstance(test, Mapping):
-        if not test:
-            raise UserError("data.test={}: give a file, or several as {NAME: FILE, …}")
+        if not test or len({*map(str, test)}) < len(test):
+            raise UserError(f"data.test={test}: give a file, or several as {{NAME: FILE, …}}, each name once")
         links = _by_test_set("data.alignments_path.test", alignments.get("test"), test)
         further = _by_test_set("data.test_references", test_references, test)
         test_sets = {
