@@ -257,7 +257,7 @@ LATE = {"wandb", "tensorboard", "pandas", "onnx", "jinja2.environment", "attnlab
 @pytest.mark.slow
 def test_files_of_another_split_than_the_evaluated_one_are_refused(trained: Run) -> None:
     with pytest.raises(UserError, match="split=val, but files of other splits are given"):
-        attnlab.evaluate(trained, "data.test=a.tsv", split="val")
+        attnlab.evaluate(trained, ["data.test=a.tsv"], split="val")
 
 
 def test_evaluate_prints_nothing_of_lightning_and_training_imports_other_packages_late(trained: Run) -> None:

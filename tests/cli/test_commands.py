@@ -142,7 +142,7 @@ def test_limits_of_the_trainer_leave_a_finished_run(
 @pytest.mark.slow
 def test_settings_of_the_trainer_that_do_not_fit_are_one_line(tmp_path: Path) -> None:
     settings = ("trainer.val_check_interval=500", "trainer.check_val_every_n_epoch=1")
-    completed = attnlab("train", *TINY_REVERSE, *settings, folder=tmp_path, code=1)
+    completed = attnlab("train", *TINY_REVERSE, *settings, folder=tmp_path, code=2)
     assert "`val_check_interval` (500) must be less than or equal" in completed.stderr
     assert "stack trace" not in completed.stderr
 

@@ -86,7 +86,7 @@ USAGE: list[Row] = [
             ("batching.source_eos=true", "cannot change after training"),
             ("normaliser.temperature=0.1", "normaliser.temperature cannot change after training"),
             ("data.test_lengths=13,24", r"give one value, as data.test_lengths=VALUE; a list is \[A,B\]"),
-            ("search.length_penalty=x", "search.length_penalty=x: must be a number ≥ 0"),
+            ("search.length_penalty=x", r"search.length_penalty=x: must be a number in \[0, 10\]"),
             ("trainer.precision=17", "trainer.precision=17: must be auto, 32-true"),
             ("data=pairs", "data is a group; give its single settings"),
             ("search.beam_size=1,2", "give one value"),
