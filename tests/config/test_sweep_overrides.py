@@ -3,6 +3,7 @@
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from attnlab.cli.best import _overrides
 from attnlab.config.compose import accept, check_sweeps, compose_run
 from attnlab.errors import UsageError
 
@@ -57,3 +58,22 @@ def test_tokenizers_of_both_sides_can_be_swept() -> None:
     check_sweeps(OverridesParser.create().parse_overrides(words))
     with pytest.raises(UsageError, match="give all values of tokenizer@target_tokenizer in one sweep"):
         check_sweeps(OverridesParser.create().parse_overrides([words[1], words[1]]))
+
+
+def test_overfitting_replaces_the_steps_of_a_recipe() -> None:
+    trainer = compose_run(["debug=overfit", "experiment=g2p", "data.train=a.tsv", "data.val=a.tsv"]).trainer
+    assert (trainer.max_epochs, trainer.max_steps, trainer.val_check_interval) == (300, -1, None)
+
+
+def test_command_of_the_best_run_of_a_sweep_has_values_that_can_be_typed() -> None:
+    command = ["${env}", "attnlab", "train", "--config-dir", "opts", "experiment=x", "${args}"]
+    sweep = {"command": command, "parameters": dict.fromkeys(["a", "data.path", "encoder.size", "unused"])}
+    found = _overrides(sweep, {"a": None, "data.path": "a, b.tsv", "encoder.size": 64})
+    assert found == [
+        "--config-dir",
+        "opts",
+        "experiment=x",
+        "a=null",
+        'data.path="a, b.tsv"',
+        "encoder.size=64",
+    ]

@@ -1,7 +1,5 @@
 """The Lightning objects of a run for a Trainer of the user: configuration, module and data."""
 
-import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +8,7 @@ from omegaconf import DictConfig
 
 from attnlab.config.checks import check_settings
 from attnlab.config.compose import as_list, compose_run, usage_errors
+from attnlab.config.options import as_value
 from attnlab.data.corpus import Corpus, Pair
 from attnlab.data.datamodule import Seq2SeqData
 from attnlab.errors import UsageError
@@ -73,14 +72,7 @@ def _as_overrides(settings: Mapping[str, Any]) -> Iterator[str]:
     for key, value in flatten(settings).items():
         is_target = key in ("target_embedding", "target_tokenizer")
         name = f"{key.removeprefix('target_')}@{key}" if is_target else key
-        plain = isinstance(value, str) and re.fullmatch(r"[\w./-]+", value)
-        text = value if plain else json.dumps(value, ensure_ascii=False, default=_plain)
-        yield f"{name}={text}"
-
-
-def _plain(value: Any) -> Any:
-    """Return a NumPy number as a number, and anything else, such as a path, as text."""
-    return value.item() if hasattr(value, "item") else str(value)
+        yield f"{name}={as_value(value)}"
 
 
 def _pairs(split: str, data: Any) -> Iterator[Pair]:

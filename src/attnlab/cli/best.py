@@ -4,13 +4,12 @@ The best run is that with the best value of the metric in the sweep's configurat
 """
 
 import argparse
-import json
-import re
 import shlex
 from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any
 
+from attnlab.config.options import as_value
 from attnlab.errors import UserError
 
 
@@ -43,9 +42,4 @@ def _overrides(sweep: Mapping[str, Any], settings: Mapping[str, Any]) -> list[st
     folders = [word for pair in pairwise(command) if pair[0] == "--config-dir" for word in pair]
     fixed = [word for word in command if "=" in word and "${" not in word and word not in folders]
     values = {name: settings[name] for name in sweep["parameters"] if name in settings}
-    return [*folders, *fixed, *(f"{name}={_as_value(value)}" for name, value in values.items())]
-
-
-def _as_value(value: Any) -> str:
-    plain = isinstance(value, str) and re.fullmatch(r"[\w./-]+", value)
-    return value if plain else json.dumps(value, ensure_ascii=False)
+    return [*folders, *fixed, *(f"{name}={as_value(value)}" for name, value in values.items())]

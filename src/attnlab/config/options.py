@@ -1,6 +1,7 @@
 """The option files of `conf/`, their names and keys. Imports neither torch nor Hydra."""
 
 import difflib
+import json
 import os
 import re
 import sys
@@ -57,6 +58,17 @@ def check_name(key: str) -> None:
 def key_of(override: Any) -> str:
     """Return what one of Hydra's overrides changes, with its package: "tokenizer@target_tokenizer"."""
     return str(override.get_key_element()).lstrip("+~")
+
+
+def as_value(value: Any) -> str:
+    """Return a value as text that Hydra reads as this value, also a number of NumPy or a path."""
+    if isinstance(value, str) and re.fullmatch(r"[\w./-]+", value):
+        return value
+
+    def plain(other: Any) -> Any:
+        return other.item() if hasattr(other, "item") else str(other)
+
+    return json.dumps(value, ensure_ascii=False, default=plain)
 
 
 def user_folders() -> list[Path]:
